@@ -1,0 +1,59 @@
+"""Tidegate: ACID transactions over shared mutable state, for PySpark streams and plain Python.
+
+    import tidegate as tg
+
+    @tg.table(key="id")                 a class is a table
+    @tg.transaction                     a function is a transaction; its signature is what it touches
+    tg.require, tg.abort, tg.delete     the verbs inside
+    tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tidegate.api.control import Abort, abort, delete, require
+from tidegate.api.table import table
+from tidegate.compiler.declaration import transaction
+from tidegate.foundation.errors import (
+    DefinitionError,
+    InputError,
+    LimitExceeded,
+    RecoveryImpossible,
+    StateOwned,
+    StorageCorrupted,
+    StorageFailed,
+    TidegateError,
+)
+from tidegate.operations.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from tidegate.embedding import Engine
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Abort",
+    "DefinitionError",
+    "Engine",
+    "InputError",
+    "LimitExceeded",
+    "Outcome",
+    "RecoveryImpossible",
+    "StateOwned",
+    "StorageCorrupted",
+    "StorageFailed",
+    "TidegateError",
+    "abort",
+    "delete",
+    "require",
+    "table",
+    "transaction",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """`tg.Engine` on first use: the compiler behind it takes a second to import, declarations do not need it."""
+    if name == "Engine":
+        from tidegate.embedding import Engine
+
+        return Engine
+    raise AttributeError(f"module 'tidegate' has no attribute {name!r}")

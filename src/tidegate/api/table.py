@@ -1,0 +1,200 @@
+"""`@tg.table`: a class becomes a table, and stays a class.
+
+The class's annotations are the columns, its defaults are what an absent row reads as. An instance
+is a plain row object, which is what a transaction sees when it is called as plain Python:
+
+    @tg.table(key="id")
+    class Account:
+        id: int
+        balance: int = 0
+
+    Account(7, balance=100)        a row that exists
+    Account(7, exists=False)       an absent row: reads as the defaults
+
+Assigning to a field makes the row exist. A row object keeps to its columns' types, so that the
+plain function computes what the engine computes: an `int` field refuses what does not fit 64 bits
+by aborting with "overflow", a `float` field turns an int into a float, anything else is a TypeError.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar, dataclass_transform, get_type_hints
+
+from tidegate.api.control import Abort
+from tidegate.foundation.errors import DefinitionError
+from tidegate.foundation.places import Place
+from tidegate.operations.layout import Column, Kind, TableLayout, Value
+
+Class = TypeVar("Class", bound=type)
+
+KINDS: dict[object, Kind] = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR}
+RESERVED = frozenset({"exists"})
+_INT_LIMIT = 2**63
+
+
+@dataclass_transform()
+def table(*, key: str | tuple[str, ...]) -> Callable[[Class], Class]:
+    """Declare a table: the decorated class's annotations are its columns, `key` names its key.
+
+    Args:
+        key: one field, or a tuple of fields for a composite key.
+
+    >>> @table(key="id")
+    ... class Account:
+    ...     id: int
+    ...     balance: int = 0
+    >>> Account(1).balance
+    0
+    """
+    frame = sys._getframe(1)
+    place = Place(frame.f_code.co_filename, frame.f_lineno)
+    if not isinstance(key, str | tuple) or not key:
+        raise DefinitionError(
+            place.describe(
+                f"table: key must name a field or be a tuple of field names, got {key!r}",
+                'write for example @tg.table(key="id")',
+            )
+        )
+    names = (key,) if isinstance(key, str) else tuple(key)
+
+    def declare(declared: Class) -> Class:
+        layout = _layout(declared, names, place, frame)
+        _make_rows(declared, layout)
+        return declared
+
+    return declare
+
+
+def layout_of(candidate: object) -> TableLayout | None:
+    """The layout of a table class; None for anything else."""
+    found = candidate.__dict__.get("__tidegate_layout__") if isinstance(candidate, type) else None
+    return found if isinstance(found, TableLayout) else None
+
+
+def coerce(column: Column, value: Any, table_name: str) -> Value:
+    """`value` as the column holds it: the rules that plain rows and the engine share."""
+    if column.kind is Kind.INT:
+        if isinstance(value, float | str) or not hasattr(value, "__index__"):
+            raise _mismatch(column, value, table_name)
+        whole = operator.index(value)
+        if not -_INT_LIMIT <= whole < _INT_LIMIT:
+            raise Abort("overflow")
+        return whole
+    if column.kind is Kind.FLOAT:
+        if isinstance(value, str) or not hasattr(value, "__float__"):
+            raise _mismatch(column, value, table_name)
+        return float(value)
+    if column.kind is Kind.BOOL:
+        if not isinstance(value, bool) and type(value).__name__ != "bool":
+            raise _mismatch(column, value, table_name)
+        return bool(value)
+    if not isinstance(value, str):
+        raise _mismatch(column, value, table_name)
+    return str(value)
+
+
+def _mismatch(column: Column, value: object, table_name: str) -> TypeError:
+    return TypeError(f"{table_name}.{column.name} holds {column.kind.value}, got {value!r}")
+
+
+def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType) -> TableLayout:
+    where = f"table {declared.__name__}"
+    try:
+        hints = get_type_hints(declared, localns=dict(frame.f_locals))
+    except NameError as error:
+        raise DefinitionError(place.describe(f"{where}: {error}")) from error
+    columns = []
+    for name, hint in hints.items():
+        at = _field_place(name, place)
+        kind = KINDS.get(hint)
+        if kind is None:
+            shown = getattr(hint, "__name__", str(hint))
+            raise DefinitionError(
+                at.describe(
+                    f"{where}: field {name!r} has type {shown}, which a column cannot hold",
+                    "required: int (64 bit), float, bool or str",
+                )
+            )
+        if name in RESERVED or name.startswith("_"):
+            raise DefinitionError(at.describe(f"{where}: the field name {name!r} is reserved; choose another"))
+        try:
+            default = coerce(Column(name, kind, kind.zero), declared.__dict__.get(name, kind.zero), where)
+        except (TypeError, Abort) as error:
+            raise DefinitionError(at.describe(f"{where}: the default of field {name!r} does not fit: {error}")) from error
+        columns.append(Column(name, kind, default))
+    for name in key:
+        if name not in hints:
+            raise DefinitionError(
+                place.describe(f"{where}: the key {name!r} is not a field", f"fields are: {', '.join(hints) or 'none'}")
+            )
+    if len(set(key)) != len(key):
+        raise DefinitionError(place.describe(f"{where}: the key {key!r} names a field twice"))
+    return TableLayout(declared.__name__, tuple(columns), key)
+
+
+def _field_place(name: str, table_place: Place) -> Place:
+    """The line that annotates `name`, looked for below the decorator."""
+    for offset in range(200):
+        candidate = Place(table_place.file, table_place.line + offset)
+        if re.match(rf"{re.escape(name)}\s*:", candidate.text):
+            return candidate
+    return table_place
+
+
+def _make_rows(declared: Any, layout: TableLayout) -> None:
+    """Give the class the behaviour of a row object."""
+    columns = {column.name: column for column in layout.columns}
+    keys = frozenset(layout.key)
+
+    def __init__(self: Any, *values: Any, exists: bool = True, **named: Any) -> None:
+        if len(values) > len(columns):
+            raise TypeError(f"{layout.name} has {len(columns)} fields, got {len(values)} values")
+        given = dict(zip(columns, values, strict=False))
+        for name, value in named.items():
+            if name not in columns or name in given:
+                problem = "given twice" if name in given else f"not a field; fields are: {', '.join(columns)}"
+                raise TypeError(f"{layout.name}: {name!r} is {problem}")
+            given[name] = value
+        missing = [name for name in layout.key if name not in given]
+        if missing:
+            raise TypeError(f"{layout.name}: the key {', '.join(missing)} is missing")
+        for name, column in columns.items():
+            self.__dict__[name] = coerce(column, given[name], layout.name) if name in given else column.default
+        self.__dict__.update(exists=bool(exists), _assigned=False)
+
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        if name in keys:
+            raise AttributeError(f"{layout.name}.{name} is the key; a row's key never changes")
+        if name == "exists":
+            self.__dict__["exists"] = bool(value)
+            return
+        if name not in columns:
+            raise AttributeError(f"{layout.name} has no field {name!r}; fields are: {', '.join(columns)}")
+        self.__dict__[name] = coerce(columns[name], value, layout.name)
+        self.__dict__.update(exists=True, _assigned=True)
+
+    def __repr__(self: Any) -> str:
+        shown = ", ".join(f"{name}={self.__dict__[name]!r}" for name in columns)
+        return f"{layout.name}({shown}{'' if self.exists else ', exists=False'})"
+
+    def __eq__(self: Any, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(self.__dict__[name] == other.__dict__[name] for name in (*columns, "exists"))
+
+    methods: dict[str, Any] = {
+        "__init__": __init__,
+        "__setattr__": __setattr__,
+        "__repr__": __repr__,
+        "__eq__": __eq__,
+        "__hash__": object.__hash__,
+        "__match_args__": tuple(columns),
+        "__tidegate_layout__": layout,
+    }
+    for name, method in methods.items():
+        setattr(declared, name, method)

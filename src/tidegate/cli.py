@@ -1,0 +1,65 @@
+"""The command line: `tidegate demo`, `tidegate state ...`, `tidegate bench ...`, `tidegate warm`.
+
+This module only wires the commands together and decides how errors look: one that Tidegate raises on
+purpose is printed as its message, which says what to do, and ends the command with exit code 1; any
+other is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from tidegate.commands import bench, demo, state, warm
+from tidegate.foundation.errors import TidegateError
+
+
+class _Commands(TyperGroup):
+    """A group of commands that prints Tidegate's own errors as messages."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TidegateError as error:
+            Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+            sys.exit(1)
+
+
+app = typer.Typer(
+    name="tidegate",
+    cls=_Commands,
+    help="ACID transactions over shared mutable state, inside PySpark streams.",
+    epilog="Start with `tidegate demo`: a streaming ledger on Spark, live, verified at the end.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidegate {metadata.version('tidegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("demo")(demo.demo)
+app.add_typer(state.app, name="state")
+app.add_typer(bench.app, name="bench")
+app.command("warm")(warm.warm)

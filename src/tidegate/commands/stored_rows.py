@@ -1,0 +1,121 @@
+"""Rows of stored state without the program that wrote them: what `tidegate state` looks at.
+
+A version is a snapshot and the changes after it, each a table of rows with a column `exists`. For
+every key the last row counts, and it counts only if it exists:
+
+    snapshot   (A, 100, true)   (B, 50, true)
+    change                      (B, 80, true)   (C, 5, true)
+    change     (A, 0, false)
+    rows                        (B, 80)         (C, 5)
+
+`difference` compares the rows of two versions by key. All of it is Arrow; no engine is built, so a
+state can be looked at while a query runs on it, and by someone who lacks the query's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.durability.versions import VersionStore
+from tidegate.foundation.errors import InputError
+from tidegate.operations.layout import TableLayout
+
+_NUMBER = "number of the row"  # blanks: no field of a table can have this name
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key whose row is not the same in two versions; None where it does not exist."""
+
+    table: str
+    key: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+    @property
+    def what(self) -> str:
+        """In one word, what happened to the row."""
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+
+def layouts_at(store: VersionStore, version: int | None) -> dict[str, TableLayout]:
+    """The tables that a version (None: the newest) holds, by name."""
+    info, _ = store.load(version)
+    return {layout.name: layout for layout in info.layouts}
+
+
+def choose_table(layouts: dict[str, TableLayout], name: str | None) -> TableLayout:
+    """The table of that name; without a name the only one there is."""
+    if name is None and len(layouts) == 1:
+        return next(iter(layouts.values()))
+    if name not in layouts:
+        asked = "which of the tables is meant?" if name is None else f"there is no table {name!r}."
+        raise InputError(f"{asked} This state has: {', '.join(sorted(layouts)) or 'no tables'}")
+    return layouts[name]
+
+
+def rows_at(store: VersionStore, layout: TableLayout, version: int | None) -> pa.Table:
+    """All rows of a table at a version (None: the newest), sorted by key, in this layout."""
+    _, changes = store.load(version, layouts=[layout])
+    return fold(layout, (tables[layout.name] for tables in changes if layout.name in tables))
+
+
+def fold(layout: TableLayout, changes: Iterable[pa.Table]) -> pa.Table:
+    """The rows that exist after all changes, sorted by key."""
+    schema = layout.arrow_schema
+    empty = schema.append(pa.field("exists", pa.bool_(), nullable=False)).empty_table()
+    rows = pa.concat_tables([empty, *changes])
+    if rows.num_rows == 0:
+        return schema.empty_table()
+    numbered = rows.select(list(layout.key)).append_column(_NUMBER, pa.array(np.arange(rows.num_rows)))
+    last = numbered.group_by(list(layout.key)).aggregate([(_NUMBER, "max")])[f"{_NUMBER}_max"]
+    kept = rows.take(last)
+    kept = kept.filter(kept["exists"]).drop_columns(["exists"])
+    return kept.sort_by([(name, "ascending") for name in layout.key])
+
+
+def with_key(layout: TableLayout, rows: pa.Table, texts: list[str]) -> pa.Table:
+    """The rows whose key is given as text, one text for each field of the key."""
+    if len(texts) != len(layout.key):
+        fields = ", ".join(layout.key)
+        raise InputError(
+            f"the key of {layout.name} is ({fields}): required {len(layout.key)} values, got {texts}"
+        )
+    for column, text in zip(layout.key_columns, texts, strict=True):
+        try:
+            value = pa.scalar(text).cast(column.kind.arrow)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"key field {column.name!r} holds {column.kind.value}, got {text!r}") from error
+        rows = rows.filter(pc.equal(rows[column.name], value))
+    return rows
+
+
+def difference(layout: TableLayout, before: pa.Table, after: pa.Table) -> Iterator[Difference]:
+    """The keys whose rows differ, in the order of the keys; tables are compared as they are stored."""
+    changed = _keys_that_differ(layout, before, after)
+    rows = [_by_key(layout, table, changed) for table in (before, after)]
+    for key in sorted(rows[0].keys() | rows[1].keys()):
+        named = dict(zip(layout.key, key, strict=True))
+        yield Difference(layout.name, named, rows[0].get(key), rows[1].get(key))
+
+
+def _keys_that_differ(layout: TableLayout, before: pa.Table, after: pa.Table) -> pa.Table:
+    """The keys of all rows that stand in only one of the two tables, whole rows compared."""
+    columns = [column.name for column in layout.columns]
+    both = pa.concat_tables([before.select(columns), after.select(columns)])
+    counts = both.append_column(_NUMBER, pa.array(np.ones(both.num_rows, np.int64)))
+    counted = counts.group_by(columns).aggregate([(_NUMBER, "sum")])
+    single = counted.filter(pc.equal(counted[f"{_NUMBER}_sum"], 1))
+    keys = single.select(list(layout.key))
+    return keys.group_by(list(layout.key)).aggregate([])
+
+
+def _by_key(layout: TableLayout, rows: pa.Table, keys: pa.Table) -> dict[tuple[Any, ...], dict[str, Any]]:
+    found = rows.join(keys, list(layout.key), join_type="inner")
+    return {tuple(row[name] for name in layout.key): row for row in found.to_pylist()}

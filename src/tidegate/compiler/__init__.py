@@ -1,0 +1,1 @@
+"""From a plain Python function to operations over a table's columns."""

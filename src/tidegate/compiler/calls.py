@@ -1,0 +1,356 @@
+"""Turns calls inside a body into generated code: Python's built-ins, `math`, and helper functions.
+
+A plain helper function is compiled too, once for each combination of argument types, as a function
+of its own that returns `(status, value)`; an abort inside it aborts the transaction.
+"""
+
+from __future__ import annotations
+
+import abc
+import ast
+import contextlib
+import math
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tidegate.api.control import Abort, abort, delete, require
+from tidegate.compiler.expressions import INTERPRET, Expressions, exact, list_parts
+from tidegate.compiler.source import MISSING
+from tidegate.compiler.types import Row, RowList, Term, Type, ValueList, describe
+from tidegate.operations.layout import Kind
+
+VERBS = (require, abort, delete, Abort)
+
+
+class Calls(Expressions):
+    """Calls of one function."""
+
+    private: list[dict[str, Term]]
+
+    @abc.abstractmethod
+    def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
+        """Call another function of the user's."""
+
+    @abc.abstractmethod
+    def assign(self, name: str, term: Term, node: ast.AST) -> None:
+        """Assign to a local variable."""
+
+    def call(self, node: ast.Call) -> Term:
+        """The value of a call."""
+        target = self.source.resolve(node.func)
+        name = ast.unparse(node.func)
+        if isinstance(node.func, ast.Name) and self.variable(node.func) is not None:
+            self.refuse(node, f"{name!r} is a value, not a function")
+        known = _KNOWN.get(target) if _hashable(target) else None
+        if known is not None:
+            if node.keywords:
+                self.refuse(node, f"{name}() takes no named arguments in a transaction")
+            return known(self, node)
+        if target in VERBS if _hashable(target) else False:
+            self.refuse(node, f"{name}() is a statement of its own and has no value")
+        if isinstance(target, types.FunctionType):
+            return self.helper(target, self.arguments(target, node), node)
+        if target is MISSING:
+            self.refuse(node, f"the function {name!r} cannot be resolved at declaration", INTERPRET)
+        choices = ", ".join(sorted(function.__name__ for function in _KNOWN))
+        self.refuse(
+            node, f"{name}() cannot be compiled", f"known are: {choices}, and plain helper functions, {INTERPRET}"
+        )
+
+    def arguments(self, function: types.FunctionType, node: ast.Call) -> list[Term]:
+        """The arguments of a helper call in the order of its parameters; constants as defaults."""
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        if code.co_flags & 0x0C or code.co_kwonlyargcount:
+            self.refuse(node, f"helper {function.__name__}() must take plain parameters only")
+        given: dict[str, Term] = {}
+        if len(node.args) > len(names) or any(isinstance(a, ast.Starred) for a in node.args):
+            self.refuse(node, f"{function.__name__}() takes {len(names)} arguments, got {len(node.args)}")
+        for name, argument in zip(names, node.args, strict=False):
+            given[name] = self.value(argument)
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg not in names or keyword.arg in given:
+                self.refuse(node, f"{function.__name__}(): argument {keyword.arg!r} does not fit")
+            given[keyword.arg] = self.value(keyword.value)
+        defaults = function.__defaults__ or ()
+        for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+            if name not in given:
+                if not isinstance(value, bool | int | float | str):
+                    self.refuse(node, f"{function.__name__}(): the default of {name!r} is not a plain constant")
+                given[name] = self.constant(value, node)
+        missing = [name for name in names if name not in given]
+        if missing:
+            self.refuse(node, f"{function.__name__}(): missing argument {missing[0]!r}")
+        return [given[name] for name in names]
+
+    def one_number(self, node: ast.Call) -> Term:
+        """The only argument, which must be a number."""
+        if len(node.args) != 1:
+            self.refuse(node, f"{ast.unparse(node.func)}() takes one argument here, got {len(node.args)}")
+        return self.number(node.args[0])
+
+    # --- loops over lists, ranges and generators --------------------------------------------------
+
+    @contextlib.contextmanager
+    def loop(
+        self, target: ast.expr, iterable: ast.expr, node: ast.AST, private: dict[str, Term] | None = None
+    ) -> Iterator[None]:
+        """A for loop: the header, and the assignments to its target at the start of each round.
+
+        With `private`, the target is bound there and nowhere else: the variables of a generator are
+        its own.
+        """
+        called = self.source.resolve(iterable.func) if isinstance(iterable, ast.Call) else None
+        if isinstance(iterable, ast.Call) and called is range:
+            bounds = [self.integer(self.number(a), a).code for a in iterable.args]
+            if not 1 <= len(bounds) <= 3 or iterable.keywords:
+                self.refuse(iterable, "range() takes one to three numbers")
+            if len(bounds) == 3:
+                self.escape_if(f"{bounds[2]} == 0")
+            counter = self.fresh()
+            with self.block(f"for {counter} in range({', '.join(bounds)}):"):
+                self.assign_target(target, [Term(counter, Kind.INT)], node, private)
+                yield
+            return
+        parts, start = [iterable], None
+        if isinstance(iterable, ast.Call) and called in (zip, enumerate):
+            if iterable.keywords:
+                self.refuse(iterable, f"{called.__name__}() takes no named arguments in a transaction")
+            parts = list(iterable.args)
+            if called is enumerate:
+                start = self.integer(self.number(parts[1]), iterable).code if len(parts) > 1 else "0"
+                parts = parts[:1]
+        lists = [self.list_value(part) for part in parts]
+        counter, length = self.fresh(), self.keep(_shortest(lists))
+        with self.block(f"for {counter} in range({length}):"):
+            elements = [self.element_at(term, counter) for term in lists]
+            if start is not None:
+                index = Term(counter, Kind.INT) if start == "0" else self.checked(f"add({counter}, {start})", Kind.INT)
+                elements.insert(0, index)
+            self.assign_target(target, elements, node, private)
+            yield
+
+    def assign_target(
+        self, target: ast.expr, elements: list[Term], node: ast.AST, private: dict[str, Term] | None
+    ) -> None:
+        """Assign the elements of one round to the loop's target."""
+        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        if len(targets) != len(elements) or not all(isinstance(t, ast.Name) for t in targets):
+            self.refuse(node, f"the loop gives {len(elements)} values a round, {ast.unparse(target)!r} does not take that")
+        for name, element in zip(targets, elements, strict=True):
+            assert isinstance(name, ast.Name)
+            if private is None:
+                self.assign(name.id, element, node)
+            else:
+                private[name.id] = element
+
+    def list_value(self, node: ast.expr) -> Term:
+        """The value of an expression that must be a list parameter."""
+        term = self.value(node)
+        if not isinstance(term.type, RowList | ValueList):
+            self.refuse(
+                node,
+                f"a loop runs over a list parameter, range, zip or enumerate; got {describe(term.type)}",
+                INTERPRET,
+            )
+        return term
+
+    def element_at(self, term: Term, counter: str) -> Term:
+        """Element number `counter` of a list."""
+        data, start, _ = list_parts(term.code)
+        assert isinstance(term.type, RowList | ValueList)
+        element: Type = Row(term.type.table, term.type.origins) if isinstance(term.type, RowList) else term.type.kind
+        return Term(self.keep(f"{data}[{start} + {counter}]"), element)
+
+    @contextlib.contextmanager
+    def each(self, node: ast.Call) -> Iterator[Term]:
+        """The elements of the only argument: a generator, a list comprehension or a list parameter."""
+        if len(node.args) != 1:
+            self.refuse(node, f"{ast.unparse(node.func)}() takes one argument here, got {len(node.args)}")
+        argument = node.args[0]
+        private: dict[str, Term] = {}
+        if not isinstance(argument, ast.GeneratorExp | ast.ListComp):
+            with self.loop(ast.Name("element", ast.Store()), argument, node, private):
+                yield private["element"]
+            return
+        if len(argument.generators) != 1:
+            self.refuse(argument, "one `for` is allowed inside a generator", INTERPRET)
+        generator = argument.generators[0]
+        with self.loop(generator.target, generator.iter, argument, private), contextlib.ExitStack() as stack:
+            self.private.append(private)
+            for condition in generator.ifs:
+                stack.enter_context(self.guarded(f"if {self.test(condition)}:", condition))
+            element = self.value(argument.elt)
+            self.private.pop()
+            yield element
+
+
+def _hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _shortest(lists: list[Term]) -> str:
+    lengths = []
+    for term in lists:
+        _, start, stop = list_parts(term.code)
+        lengths.append(f"{stop} - {start}")
+    return lengths[0] if len(lengths) == 1 else f"min({', '.join(lengths)})"
+
+
+# --- built-ins ------------------------------------------------------------------------------------
+
+
+def _length(calls: Calls, node: ast.Call) -> Term:
+    if len(node.args) != 1:
+        calls.refuse(node, "len() takes one argument")
+    term = calls.value(node.args[0])
+    if not isinstance(term.type, RowList | ValueList):
+        calls.refuse(node, f"len() of {describe(term.type)} cannot be compiled", INTERPRET)
+    _, start, stop = list_parts(term.code)
+    return Term(f"({stop} - {start})", Kind.INT)
+
+
+def _absolute(calls: Calls, node: ast.Call) -> Term:
+    term = calls.one_number(node)
+    if term.type is Kind.FLOAT:
+        return Term(calls.keep(f"abs({term.code})"), Kind.FLOAT)
+    whole = calls.keep(calls.integer(term, node).code)
+    calls.escape_if(f"{whole} == -9223372036854775807 - 1")
+    return Term(calls.keep(f"abs({whole})"), Kind.INT)
+
+
+def _extreme(sign: str) -> Callable[[Calls, ast.Call], Term]:
+    def lower(calls: Calls, node: ast.Call) -> Term:
+        if len(node.args) < 2:
+            calls.refuse(node, f"{ast.unparse(node.func)}() takes two or more numbers here", INTERPRET)
+        terms = [calls.number(argument) for argument in node.args]
+        kinds = {term.type for term in terms}
+        if len(kinds) > 1:
+            loose = [t for t in terms if t.type is not Kind.FLOAT and not exact(t)]
+            if Kind.FLOAT not in kinds or loose:
+                shown = ", ".join(describe(term.type) for term in terms)
+                calls.refuse(node, f"{ast.unparse(node.func)}() mixes {shown}", "convert them to one type")
+            terms = [calls.real(term, node) for term in terms]
+        result = calls.keep(terms[0].code)
+        for term in terms[1:]:
+            calls.emit(f"{result} = {term.code} if {term.code} {sign} {result} else {result}")
+        return Term(result, terms[0].type)
+
+    return lower
+
+
+def _integer(calls: Calls, node: ast.Call) -> Term:
+    term = calls.one_number(node)
+    if term.type is Kind.FLOAT:
+        return calls.checked(f"truncate({term.code})", Kind.INT)
+    return Term(calls.keep(calls.integer(term, node).code), Kind.INT)
+
+
+def _real(calls: Calls, node: ast.Call) -> Term:
+    return Term(calls.keep(calls.real(calls.one_number(node), node).code), Kind.FLOAT)
+
+
+def _truth(calls: Calls, node: ast.Call) -> Term:
+    if len(node.args) != 1:
+        calls.refuse(node, "bool() takes one argument")
+    return Term(calls.keep(calls.test(node.args[0])), Kind.BOOL)
+
+
+def _whole(function: str) -> Callable[[Calls, ast.Call], Term]:
+    def lower(calls: Calls, node: ast.Call) -> Term:
+        term = calls.one_number(node)
+        if term.type is Kind.FLOAT:
+            return calls.checked(f"{function}({term.code})", Kind.INT)
+        return calls.integer(term, node)
+
+    return lower
+
+
+def _sum(calls: Calls, node: ast.Call) -> Term:
+    """sum(): from Python 3.12 on, floats are added with compensation, so it is done that way here too."""
+    before = len(calls.lines)
+    total, lost = calls.fresh(), calls.fresh()
+    kind = Kind.INT
+    with calls.each(node) as element:
+        if element.type is Kind.FLOAT:
+            kind = Kind.FLOAT
+            _add_float(calls, total, lost, calls.keep(element.code))
+        else:
+            step = calls.checked(f"add({total}, {calls.integer(element, node).code})", Kind.INT)
+            calls.emit(f"{total} = {step.code}")
+    indent = "    " * calls._depth
+    zero = "0.0" if kind is Kind.FLOAT else "0"
+    calls.lines.insert(before, f"{indent}{total} = {zero}")
+    if kind is Kind.FLOAT and sys.version_info >= (3, 12):
+        calls.lines.insert(before, f"{indent}{lost} = 0.0")
+        with calls.block(f"if {lost} != 0.0 and math.isfinite({lost}):"):
+            calls.emit(f"{total} = {total} + {lost}")
+    return Term(total, kind)
+
+
+def _add_float(calls: Calls, total: str, lost: str, element: str) -> None:
+    if sys.version_info < (3, 12):
+        calls.emit(f"{total} = {total} + {element}")
+        return
+    step = calls.keep(f"{total} + {element}")
+    with calls.block(f"if abs({total}) >= abs({element}):"):
+        calls.emit(f"{lost} = {lost} + (({total} - {step}) + {element})")
+    with calls.block("else:"):
+        calls.emit(f"{lost} = {lost} + (({element} - {step}) + {total})")
+    calls.emit(f"{total} = {step}")
+
+
+def _quantifier(start: str, negation: str) -> Callable[[Calls, ast.Call], Term]:
+    def lower(calls: Calls, node: ast.Call) -> Term:
+        result = calls.keep(start)
+        with calls.each(node) as element:
+            with calls.block(f"if {negation}{calls.truth(element, node)}:"):
+                calls.emit(f"{result} = {negation == ''}")
+                calls.emit("break")
+        return Term(result, Kind.BOOL)
+
+    return lower
+
+
+def _root(calls: Calls, node: ast.Call) -> Term:
+    code = calls.keep(calls.real(calls.one_number(node), node).code)
+    with calls.block(f"if {code} < 0.0:"):
+        calls.leave(calls.reason("ValueError"))
+    return Term(calls.keep(f"math.sqrt({code})"), Kind.FLOAT)
+
+
+def _float_function(name: str, kind: Kind) -> Callable[[Calls, ast.Call], Term]:
+    def lower(calls: Calls, node: ast.Call) -> Term:
+        return Term(calls.keep(f"{name}({calls.real(calls.one_number(node), node).code})"), kind)
+
+    return lower
+
+
+_KNOWN: dict[Any, Callable[[Calls, ast.Call], Term]] = {
+    len: _length,
+    abs: _absolute,
+    min: _extreme("<"),
+    max: _extreme(">"),
+    int: _integer,
+    float: _real,
+    bool: _truth,
+    round: _whole("round_half_even"),
+    sum: _sum,
+    any: _quantifier("False", ""),
+    all: _quantifier("True", "not "),
+    math.floor: _whole("floor"),
+    math.ceil: _whole("ceil"),
+    math.trunc: _whole("truncate"),
+    math.sqrt: _root,
+    math.fabs: _float_function("abs", Kind.FLOAT),
+    math.isnan: _float_function("math.isnan", Kind.BOOL),
+    math.isinf: _float_function("math.isinf", Kind.BOOL),
+    math.isfinite: _float_function("math.isfinite", Kind.BOOL),
+}
+

@@ -1,0 +1,306 @@
+"""Compiles one function of the user's: a transaction's body, or a helper that a body calls.
+
+Every local variable has one type in the whole function. Types are found by lowering the body again
+and again until nothing changes, at most a few times; the last round's code is the result. A variable
+that may be unassigned where it is read carries a flag, and reading it unassigned escapes to plain
+Python, which raises as Python does.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.compiler.source import FunctionSource
+from tidegate.compiler.statements import ALWAYS, Statements, zero
+from tidegate.compiler.types import (
+    NOTHING,
+    Nothing,
+    Row,
+    RowList,
+    Term,
+    Type,
+    ValueList,
+    describe,
+    identity,
+)
+from tidegate.operations.layout import Kind
+from tidegate.operations.plan import Access
+
+ROUNDS_MAX = 20
+
+
+@dataclass(slots=True)
+class Helper:
+    """A helper function, compiled for one combination of argument types."""
+
+    name: str
+    source: str
+    result: Type
+    arrays: tuple[str, ...]
+    accesses: tuple[Access, ...]
+
+
+@dataclass(slots=True)
+class Unit:
+    """What the functions of one transaction share."""
+
+    name: str
+    reasons: list[str] = field(default_factory=list)
+    literals: list[str] = field(default_factory=list)
+    helpers: dict[tuple[Any, ...], Helper] = field(default_factory=dict)
+    compiling: list[Callable[..., Any]] = field(default_factory=list)
+
+
+class FunctionCompiler(Statements):
+    """Lowers one function; subclasses say what `return` and a failing exit mean."""
+
+    def __init__(self, source: FunctionSource, parameters: dict[str, Type], unit: Unit) -> None:
+        super().__init__()
+        self.source = source
+        self.parameters = parameters
+        self.unit = unit
+        self.types: dict[str, Type] = {}
+        self.flagged: set[str] = set()
+        self.final = False
+        self.stored = {
+            node.id
+            for statement in source.tree.body
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        } - _generator_variables(source.tree)
+        for name in self.stored & set(parameters):
+            if isinstance(parameters[name], RowList | ValueList):
+                source.refuse(source.tree, f"the list parameter {name!r} is assigned to; use another name")
+            self.types[name] = parameters[name]
+
+    def compile(self) -> None:
+        """Lower the body until its types are stable."""
+        for _ in range(ROUNDS_MAX):
+            before = self.fingerprint()
+            self.round()
+            if self.final:
+                return
+            self.final = self.fingerprint() == before
+        raise AssertionError(f"types of {self.source.what} do not settle: {self.types}")
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """What decides the generated code besides the body's text."""
+        return dict(self.types), set(self.flagged)
+
+    def round(self) -> None:
+        """Lower the body once."""
+        self.lines = []
+        self.arrays = {}
+        self._depth = 1
+        self._temporaries = 0
+        self.accesses = []
+        self.conditions = []
+        self.private = []
+        self.assigned = frozenset(self.parameters)
+        for name in sorted(self.stored & set(self.parameters)):
+            self.emit(f"v_{name} = {parameter_code(name, self.parameters[name])}")
+        for name in sorted(self.flagged):
+            self.emit(f"s_{name} = False")
+            self.emit(f"v_{name} = {zero(self.types.get(name))}")
+        self.block_of(self.source.tree.body)
+
+    # --- variables ----------------------------------------------------------------------------------
+
+    def variable(self, node: ast.Name) -> Term | None:
+        """A parameter or local variable; None for a name from outside the function."""
+        for scope in reversed(self.private):
+            if node.id in scope:
+                return scope[node.id]
+        if node.id in self.parameters and node.id not in self.stored:
+            return Term(parameter_code(node.id, self.parameters[node.id]), self.parameters[node.id])
+        if node.id not in self.stored:
+            return None
+        if node.id not in self.types:
+            self.refuse(node, f"the variable {node.id!r} is read before anything is assigned to it")
+        if not self.is_assigned(node.id):
+            self.flagged.add(node.id)
+            self.escape_if(f"not s_{node.id}")
+        return Term(f"v_{node.id}", self.types[node.id])
+
+    def assign(self, name: str, term: Term, node: ast.AST) -> None:
+        """Assign to a local variable."""
+        if isinstance(term.type, RowList | ValueList | Nothing):
+            self.refuse(node, f"{describe(term.type)} cannot be kept in the variable {name!r}")
+        known = self.types.setdefault(name, term.type)
+        if known != term.type:
+            known = self.types[name] = self.widen(name, known, term, node)
+        code = self.real(term, node).code if known is Kind.FLOAT else term.code
+        self.emit(f"v_{name} = {code}")
+        if name in self.flagged:
+            self.emit(f"s_{name} = True")
+        if self.assigned is not ALWAYS:
+            self.assigned |= {name}
+
+    def widen(self, name: str, known: Type, term: Term, node: ast.AST) -> Type:
+        """The type of a variable that is assigned two types."""
+        if isinstance(known, Row) and isinstance(term.type, Row) and known.table == term.type.table:
+            return Row(known.table, known.origins | term.type.origins)
+        if {known, term.type} == {Kind.INT, Kind.FLOAT}:
+            if self.final and term.type is Kind.INT and not isinstance(term.constant, int):
+                self.refuse(
+                    node,
+                    f"the variable {name!r} is float elsewhere, and an int may not be exact as a float",
+                    "write float(...) here, or use another name",
+                )
+            return Kind.FLOAT
+        self.refuse(
+            node,
+            f"the variable {name!r} is {describe(known)} elsewhere and {describe(term.type)} here",
+            "use another name: a variable has one type",
+        )
+
+    def literal(self, text: str) -> Term:
+        """A string known by now: its number is looked up when the program starts."""
+        if text not in self.unit.literals:
+            self.unit.literals.append(text)
+        position = self.unit.literals.index(text)
+        return Term(f"{self.array('literals')}[{self.unit.name}_literals + {position}]", Kind.STR, text)
+
+    def reason(self, text: str) -> str:
+        """The status that stands for an abort reason."""
+        if text not in self.unit.reasons:
+            self.unit.reasons.append(text)
+        return f"{self.unit.name}_reasons + {self.unit.reasons.index(text) + 1}"
+
+    # --- helpers ------------------------------------------------------------------------------------
+
+    def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
+        """Call another function of the user's, compiled for these argument types."""
+        if function in self.unit.compiling:
+            self.refuse(node, f"{function.__name__}() calls itself, which cannot be compiled")
+        if hasattr(function, "__tidegate_transaction__"):
+            self.refuse(node, "a transaction cannot call another one", "move the shared part into a plain function")
+        key = (function, *(term.type for term in arguments))
+        found = self.unit.helpers.get(key)
+        if found is None:
+            found = self.unit.helpers[key] = self.compile_helper(function, arguments, node)
+        for array in found.arrays:
+            self.array(array)
+        prefix = tuple(self.conditions)
+        self.accesses.extend(
+            Access(a.parameter, a.field, a.action, prefix + a.conditions, a.line) for a in found.accesses
+        )
+        passed = [code for term in arguments for code in argument_codes(term)]
+        status, value = self.fresh(), self.fresh()
+        self.emit(f"{status}, {value} = {found.name}({', '.join([*passed, *found.arrays])})")
+        with self.block(f"if {status} != 0:"):
+            self.leave(status)
+        return Term(value, found.result)
+
+    def compile_helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Helper:
+        try:
+            source = FunctionSource(function, f"helper {function.__name__!r} of {self.source.what}")
+        except (OSError, TypeError, SyntaxError) as error:
+            self.refuse(node, f"the source of helper {function.__name__!r} cannot be read ({error})")
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        parameters = dict(zip(names, (term.type for term in arguments), strict=True))
+        self.unit.compiling.append(function)
+        try:
+            compiler = HelperCompiler(source, parameters, self.unit)
+            compiler.compile()
+        finally:
+            self.unit.compiling.pop()
+        kinds = "_".join(identity(term.type) for term in arguments)
+        name = f"{self.unit.name}__{function.__name__}_{len(self.unit.helpers)}_{kinds}"
+        arrays = tuple(sorted(compiler.arrays))
+        header = [code for n, t in parameters.items() for code in parameter_codes(n, t)]
+        text = "\n".join([f"@generated\ndef {name}({', '.join([*header, *arrays])}):", *compiler.lines])
+        return Helper(name, text, compiler.returned, arrays, tuple(compiler.accesses))
+
+
+class HelperCompiler(FunctionCompiler):
+    """Lowers a helper function: it returns (status, value)."""
+
+    def __init__(self, source: FunctionSource, parameters: dict[str, Type], unit: Unit) -> None:
+        super().__init__(source, parameters, unit)
+        self.returned: Type = NOTHING
+        self.has_return = False
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        return (*super().fingerprint(), self.returned)
+
+    def round(self) -> None:
+        super().round()
+        if self.assigned is not ALWAYS:
+            if self.has_return and self.returned is not NOTHING:
+                self.refuse(
+                    self.source.tree, f"it returns {describe(self.returned)} but may also end without return"
+                )
+            self.emit("return 0, 0")
+
+    def leave(self, code: str) -> None:
+        """Leave with a status that is not success."""
+        self.emit(f"return {code}, {zero(self.returned)}")
+
+    def give_back(self, node: ast.Return) -> None:
+        """A return statement."""
+        if node.value is None or isinstance(node.value, ast.Constant) and node.value.value is None:
+            term = Term("0", NOTHING)
+        else:
+            term = self.value(node.value)
+        if isinstance(term.type, RowList | ValueList):
+            self.refuse(node, "a helper cannot return a list")
+        if not self.has_return:
+            self.has_return, self.returned = True, term.type
+        elif term.type != self.returned:
+            self.returned = self.join(Term("", self.returned, self.loose()), term, node)
+        code = self.real(term, node).code if self.returned is Kind.FLOAT else term.code
+        self.emit(f"return 0, {code}")
+
+    def loose(self) -> int | None:
+        """While types settle, an int returned earlier may still turn out to be a constant beside floats."""
+        return None if self.final else 0
+
+
+def parameter_code(name: str, value_type: Type) -> str:
+    """How a parameter is named in generated code."""
+    match value_type:
+        case Row():
+            return f"r_{name}"
+        case RowList() | ValueList():
+            return f"l_{name}"
+    return f"p_{name}"
+
+
+def parameter_codes(name: str, value_type: Type) -> tuple[str, ...]:
+    """The arguments that carry a parameter: three for a list."""
+    code = parameter_code(name, value_type)
+    if isinstance(value_type, RowList | ValueList):
+        return (f"{code}_data", f"{code}_start", f"{code}_stop")
+    return (code,)
+
+
+def argument_codes(term: Term) -> tuple[str, ...]:
+    """How a term is passed to a helper."""
+    if isinstance(term.type, RowList | ValueList):
+        return (f"{term.code}_data", f"{term.code}_start", f"{term.code}_stop")
+    return (term.code,)
+
+
+def _generator_variables(tree: ast.AST) -> set[str]:
+    """Names that only generators bind: they are not variables of the function."""
+    inside: set[str] = set()
+    outside: set[str] = set()
+
+    def visit(node: ast.AST, private: bool) -> None:
+        if isinstance(node, ast.comprehension):
+            visit(node.target, True)
+            for child in (node.iter, *node.ifs):
+                visit(child, False)
+            return
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            (inside if private else outside).add(node.id)
+        for child in ast.iter_child_nodes(node):
+            visit(child, private)
+
+    visit(tree, False)
+    return inside - outside

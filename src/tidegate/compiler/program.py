@@ -1,0 +1,256 @@
+"""Joins transactions into a program: shared columns and tables once, and one `run` for a batch.
+
+The generated `run` walks the events in their order and calls each event's transaction:
+
+    for j in range(start, stop):
+        i = order[j]
+        if status[i] != 0:          # refused at the door: a null key, an unknown name
+            continue
+        k = kinds[i]
+        if k == 0:
+            s = transfer(i, rows_0[i], rows_1[i], values_0[i], ...)
+        ...
+        if s == -1:                 # plain Python must run this one
+            return j
+        status[i] = s
+    return stop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.api.transaction import Transaction
+from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.plan import (
+    Binding,
+    Parameter,
+    Program,
+    ProgramPlan,
+    RowParameter,
+    TransactionPlan,
+    generated_name,
+)
+
+_HEADER = """\
+import math
+
+from tidegate.foundation.arithmetic import (
+    add, ceil, compare, divide, float_floor_divide, float_modulo, float_power, floor, floor_divide,
+    modulo, multiply, power, round_half_even, shift_left, shift_right, subtract, truncate,
+)
+from tidegate.foundation.jit import generated, kernel_or_plain
+
+infinity = math.inf
+not_a_number = math.nan
+"""
+
+
+def build_program(transactions: Sequence[Transaction]) -> Program:
+    """The program that a list of transactions makes."""
+    if isinstance(transactions, Transaction):
+        transactions = [transactions]
+    if not transactions:
+        raise DefinitionError("a program needs at least one transaction, got an empty list")
+    classes: dict[str, type] = {}
+    for transaction in transactions:
+        if not isinstance(transaction, Transaction):
+            raise DefinitionError(
+                f"a program is a list of functions declared with @tg.transaction, got {transaction!r}; "
+                "decorate the function"
+            )
+        for name, found in transaction.classes.items():
+            other = classes.setdefault(name, found)
+            if other is not found and other.__dict__["__tidegate_layout__"] != found.__dict__["__tidegate_layout__"]:
+                raise DefinitionError(
+                    f"transaction {transaction.__name__!r}: table {name!r} is declared differently elsewhere in "
+                    "this program; rename one of the two tables"
+                )
+    plans = tuple(transaction.plan for transaction in transactions)
+    names = [plan.name for plan in plans]
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"two transactions of the program are named {name!r}; rename one")
+    functions = tuple(transaction.__wrapped__ for transaction in transactions)
+    return Program(link(plans), functions, classes)
+
+
+def link(plans: tuple[TransactionPlan, ...]) -> ProgramPlan:
+    """Join transaction plans into a program plan."""
+    rows, values = _bindings(plans)
+    result, by_transaction = _result_type(plans)
+    arrays, places = _result_arrays(plans, by_transaction)
+    tables = tuple(dict.fromkeys(table for plan in plans for table in plan.tables))
+    scratch, scratch_of = _scratch(plans, rows)
+    writer = _RunWriter(plans, tables, rows, values, places, scratch_of)
+    return ProgramPlan(
+        tables=tables,
+        transactions=plans,
+        rows=rows,
+        values=values,
+        reasons=tuple(reason for plan in plans for reason in plan.reasons),
+        literals=tuple(literal for plan in plans for literal in plan.literals),
+        result_arrays=arrays,
+        result_places=places,
+        result=result,
+        result_by_transaction=by_transaction,
+        scratch=scratch,
+        source=writer.text(len(arrays), len(scratch)),
+    )
+
+
+def _bindings(plans: tuple[TransactionPlan, ...]) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
+    """Every event column in every role that some transaction gives it."""
+    users: dict[Parameter, list[int]] = {}
+    for number, plan in enumerate(plans):
+        for parameter in plan.parameters:
+            users.setdefault(parameter, []).append(number)
+    found = [
+        Binding(parameter, tuple(numbers), tuple(n for n in numbers if parameter.name in plans[n].written))
+        for parameter, numbers in users.items()
+    ]
+    rows = tuple(binding for binding in found if isinstance(binding.parameter, RowParameter))
+    return rows, tuple(binding for binding in found if binding not in rows)
+
+
+def _result_type(plans: tuple[TransactionPlan, ...]) -> tuple[pa.DataType, bool]:
+    """The type of the result column, and whether it has one field per transaction."""
+    returning = [(plan.name, plan.result) for plan in plans if plan.result is not None]
+    kinds = {result for _, result in returning}
+    if not returning:
+        return pa.int64(), False
+    if len(kinds) == 1:
+        return returning[0][1].arrow, False
+    return pa.struct([pa.field(name, result.arrow) for name, result in returning]), True
+
+
+def _result_arrays(
+    plans: tuple[TransactionPlan, ...], by_transaction: bool
+) -> tuple[tuple[Kind, ...], tuple[tuple[int, ...], ...]]:
+    """The arrays that hold results, and for each transaction which of them are its own."""
+    arrays: list[Kind] = []
+    places: list[tuple[int, ...]] = []
+    shared: tuple[int, ...] | None = None
+    for plan in plans:
+        if plan.result is None:
+            places.append(())
+            continue
+        if shared is None or by_transaction:
+            shared = tuple(range(len(arrays), len(arrays) + len(plan.result.fields)))
+            arrays.extend(kind for _, kind in plan.result.fields)
+        places.append(shared)
+    return tuple(arrays), tuple(places)
+
+
+def _scratch(
+    plans: tuple[TransactionPlan, ...], rows: tuple[Binding, ...]
+) -> tuple[tuple[tuple[int, Kind], ...], list[list[int]]]:
+    """Arrays in which written lists are saved: which list each is for, and which a transaction uses."""
+    scratch: list[tuple[int, Kind]] = []
+    used: list[list[int]] = []
+    for number, plan in enumerate(plans):
+        own = []
+        for name, kind in plan.undo_lists:
+            binding = next(i for i, b in enumerate(rows) if b.parameter.name == name and number in b.users)
+            own.append(len(scratch))
+            scratch.append((binding, kind))
+        used.append(own)
+    return tuple(scratch), used
+
+
+class _RunWriter:
+    """Writes the text of a program's module."""
+
+    def __init__(
+        self,
+        plans: tuple[TransactionPlan, ...],
+        tables: tuple[TableLayout, ...],
+        rows: tuple[Binding, ...],
+        values: tuple[Binding, ...],
+        places: tuple[tuple[int, ...], ...],
+        scratch_of: list[list[int]],
+    ) -> None:
+        self.plans, self.tables = plans, tables
+        self.rows, self.values = rows, values
+        self.places, self.scratch_of = places, scratch_of
+
+    def text(self, results: int, scratch: int) -> str:
+        """The whole module."""
+        parts = [_HEADER + self._constants(), *(plan.source for plan in self.plans if plan.source)]
+        lines = [
+            "@kernel_or_plain",
+            "def run(start, stop, order, kinds, status, rows, values, tables, results, literals, scratch):",
+            *self._unpack("rows", [n for i, b in enumerate(self.rows) for n in _binding_arrays("rows", i, b)]),
+            *self._unpack("values", [n for i, b in enumerate(self.values) for n in _binding_arrays("values", i, b)]),
+            *self._unpack("tables", [name for table in self.tables for name in table_arrays(table)]),
+            *self._unpack("results", ["valid", *(f"results_{i}" for i in range(results))]),
+            *self._unpack("scratch", [f"undo_{i}" for i in range(scratch)]),
+            "    for j in range(start, stop):",
+            "        i = order[j]",
+            "        if status[i] != 0:",
+            "            continue",
+            "        k = kinds[i]",
+        ]
+        for number, plan in enumerate(self.plans):
+            lines.append(f"        {'if' if number == 0 else 'elif'} k == {number}:")
+            lines.append(f"            s = {self._call(number, plan)}" if plan.source else "            s = -1")
+        lines += [
+            "        else:",
+            "            continue",
+            "        if s == -1:",
+            "            return j",
+            "        status[i] = s",
+            "    return stop",
+        ]
+        return "\n\n\n".join([*parts, "\n".join(lines)]) + "\n"
+
+    def _constants(self) -> str:
+        text, reasons, literals = "", 0, 0
+        for plan in self.plans:
+            name = generated_name(plan.name)
+            text += f"{name}_reasons = {reasons}\n{name}_literals = {literals}\n"
+            reasons += len(plan.reasons)
+            literals += len(plan.literals)
+        return text
+
+    def _unpack(self, source: str, names: list[str]) -> list[str]:
+        return [f"    {', '.join(names)}{',' if len(names) == 1 else ''} = {source}"] if names else []
+
+    def _call(self, number: int, plan: TransactionPlan) -> str:
+        passed: dict[str, str] = {"i": "i"}
+        for family, bindings in (("rows", self.rows), ("values", self.values)):
+            for position, binding in enumerate(bindings):
+                if number in binding.users:
+                    passed |= _passed(family, position, binding.parameter)
+        for position, place in enumerate(self.places[number]):
+            passed[f"result_{position}"] = f"results_{place}"
+        arguments = [passed.get(name, name) for name in plan.arguments]
+        arguments += [f"undo_{index}" for index in self.scratch_of[number]]
+        return f"{generated_name(plan.name)}({', '.join(arguments)})"
+
+
+def table_arrays(table: TableLayout) -> list[str]:
+    """The arrays of a table in the order in which `run` takes them."""
+    columns = [f"c_{table.name}_{column.name}" for column in table.value_columns]
+    return [f"e_{table.name}", f"k_{table.name}", f"f_{table.name}", *columns]
+
+
+def _binding_arrays(family: str, position: int, binding: Binding) -> list[str]:
+    name = f"{family}_{position}"
+    return [f"{name}_offsets", f"{name}_data"] if binding.parameter.many else [name]
+
+
+def _passed(family: str, position: int, parameter: Any) -> dict[str, str]:
+    source = f"{family}_{position}"
+    if parameter.many:
+        name = f"l_{parameter.name}"
+        return {
+            f"{name}_data": f"{source}_data",
+            f"{name}_start": f"{source}_offsets[i]",
+            f"{name}_stop": f"{source}_offsets[i + 1]",
+        }
+    return {f"{'r' if family == 'rows' else 'p'}_{parameter.name}": f"{source}[i]"}

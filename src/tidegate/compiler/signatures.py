@@ -1,0 +1,103 @@
+"""Reads a transaction's signature: which parameters are rows, which are values, what it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+
+from tidegate.api.table import KINDS, layout_of
+from tidegate.foundation.errors import DefinitionError
+from tidegate.foundation.places import Place
+from tidegate.operations.plan import Parameter, ResultType, RowParameter, ValueParameter
+
+UNKNOWN = object()
+
+
+def read_parameters(
+    function: Callable[..., Any], place: Place, names: Mapping[str, Any]
+) -> tuple[tuple[Parameter, ...], dict[str, type], Any]:
+    """The parameters, the table classes they mention by name, and the return annotation (or UNKNOWN)."""
+    what = f"transaction {function.__name__!r}"
+
+    def refuse(message: str, advice: str = "") -> NoReturn:
+        raise DefinitionError(place.describe(f"{what}: {message}", advice))
+
+    try:
+        hints = get_type_hints(function, localns=dict(names))
+    except NameError as error:
+        refuse(f"an annotation cannot be resolved: {error}", "define the table above the transaction")
+    parameters: list[Parameter] = []
+    classes: dict[str, type] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            refuse(f"*{name} is not possible: every parameter is an event column")
+        if parameter.default is not parameter.empty:
+            refuse(f"parameter {name!r} has a default; every event carries its value", "remove the default")
+        if name not in hints:
+            refuse(f"parameter {name!r} has no annotation", _CHOICES)
+        hint = hints[name]
+        many = get_origin(hint) is list
+        inner = get_args(hint)[0] if many and get_args(hint) else hint
+        table, kind = layout_of(inner), KINDS.get(inner) if _is_hashable(inner) else None
+        if table is not None:
+            if classes.setdefault(table.name, inner) is not inner:
+                refuse(f"two different tables are named {table.name!r}", "rename one")
+            parameters.append(RowParameter(name, table, many))
+        elif kind is not None:
+            parameters.append(ValueParameter(name, kind, many))
+        else:
+            refuse(f"parameter {name!r} is annotated {_shown(hint)}, which is neither a table nor a value", _CHOICES)
+    if not any(isinstance(parameter, RowParameter) for parameter in parameters):
+        refuse("it has no row parameter", "annotate at least one parameter with a table: that is the state it touches")
+    return tuple(parameters), classes, hints.get("return", UNKNOWN)
+
+
+def read_result(annotation: Any, refuse: Callable[[str, str], NoReturn]) -> ResultType | None:
+    """The result type that an annotation declares; None for `-> None`."""
+    if annotation is None or annotation is type(None):
+        return None
+    if get_origin(annotation) in (typing.Union, types.UnionType):
+        inner = [part for part in get_args(annotation) if part is not type(None)]
+        if len(inner) == 1:
+            return read_result(inner[0], refuse)
+    if _is_hashable(annotation) and annotation in KINDS:
+        return ResultType((("", KINDS[annotation]),), struct=False)
+    found = struct_fields(annotation)
+    if found is None:
+        refuse(
+            f"it returns {_shown(annotation)}, which a column cannot hold",
+            "return int, float, bool, str, or a NamedTuple or dataclass of those",
+        )
+    return found
+
+
+def struct_fields(candidate: Any) -> ResultType | None:
+    """The fields of a NamedTuple or dataclass of plain values; None for anything else."""
+    if not isinstance(candidate, type) or layout_of(candidate) is not None:
+        return None
+    if dataclasses.is_dataclass(candidate):
+        names = [field.name for field in dataclasses.fields(candidate)]
+    elif issubclass(candidate, tuple) and hasattr(candidate, "_fields"):
+        names = list(candidate._fields)
+    else:
+        return None
+    hints = get_type_hints(candidate)
+    kinds = [(name, KINDS.get(hints.get(name))) for name in names]
+    if not kinds or any(kind is None for _, kind in kinds):
+        return None
+    return ResultType(tuple((name, kind) for name, kind in kinds if kind is not None), struct=True)
+
+
+_CHOICES = "required: a table (a row), list[a table], int, float, bool, str, or a list of those"
+
+
+def _is_hashable(value: object) -> bool:
+    return getattr(type(value), "__hash__", None) is not None
+
+
+def _shown(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint)

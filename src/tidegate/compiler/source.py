@@ -1,0 +1,65 @@
+"""Reads the source of a user's function: its syntax tree, its lines, and what its names stand for."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tidegate.foundation.errors import DefinitionError
+from tidegate.foundation.places import Place
+
+MISSING = object()
+
+
+class FunctionSource:
+    """A user's function with its syntax tree and the places of its lines."""
+
+    def __init__(self, function: Callable[..., Any], what: str) -> None:
+        code = function.__code__
+        self.function = function
+        self.what = what
+        self.file = code.co_filename
+        lines, first = inspect.getsourcelines(function)
+        text = textwrap.dedent("".join(lines))
+        tree = ast.parse(text).body[0]
+        if not isinstance(tree, ast.FunctionDef):
+            raise DefinitionError(
+                Place(self.file, first).describe(f"{what}: required a plain function (def), got {type(tree).__name__}")
+            )
+        self.tree: ast.FunctionDef = tree
+        self._first = first
+
+    def place(self, node: ast.AST) -> Place:
+        """Where `node` stands in the user's file."""
+        return Place(self.file, self._first + getattr(node, "lineno", 1) - 1)
+
+    def refuse(self, node: ast.AST, message: str, advice: str = "") -> NoReturn:
+        """Raise a DefinitionError that shows the line of `node`."""
+        raise DefinitionError(self.place(node).describe(f"{self.what}: {message}", advice))
+
+    def resolve(self, node: ast.expr) -> Any:
+        """What a name or a dotted name outside the function's own variables stands for, or MISSING."""
+        if isinstance(node, ast.Name):
+            for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True):
+                if name == node.id:
+                    return _contents(cell)
+            found = self.function.__globals__.get(node.id, MISSING)
+            return getattr(builtins, node.id, MISSING) if found is MISSING else found
+        if isinstance(node, ast.Attribute):
+            owner = self.resolve(node.value)
+            if owner is MISSING or not isinstance(owner, types.ModuleType | type):
+                return MISSING
+            return getattr(owner, node.attr, MISSING)
+        return MISSING
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return MISSING

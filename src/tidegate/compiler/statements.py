@@ -1,0 +1,273 @@
+"""Turns the statements of a body into generated code.
+
+Assignments to a row's fields become writes into the table's columns, `require` and `abort` become
+exits with a status. What must be undone when a later statement aborts is not decided here: the
+function around the body saves every field that the body may write (see `transactions`).
+"""
+
+from __future__ import annotations
+
+import abc
+import ast
+
+from tidegate.api.control import Abort, abort, delete, require
+from tidegate.compiler.calls import Calls
+from tidegate.compiler.expressions import INTERPRET, ZERO_CODE
+from tidegate.compiler.source import MISSING
+from tidegate.compiler.types import Row, Term, describe
+from tidegate.operations.layout import Column, Kind
+
+ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": what holds after code that is never reached
+
+
+class Statements(Calls):
+    """Statements of one function."""
+
+    assigned: frozenset[str]
+
+    @abc.abstractmethod
+    def give_back(self, node: ast.Return) -> None:
+        """A return statement."""
+
+    # --- flow: which variables are assigned for certain -------------------------------------------
+
+    def is_assigned(self, name: str) -> bool:
+        """Whether a variable has a value here on every path."""
+        return self.assigned is ALWAYS or name in self.assigned
+
+    def block_of(self, statements: list[ast.stmt]) -> None:
+        """Statements in their order; what follows a jump is never reached."""
+        for statement in statements:
+            self.statement(statement)
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def statement(self, node: ast.stmt) -> None:
+        """Any statement."""
+        match node:
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                return
+            case ast.Expr(value=ast.Call() as call):
+                self.effect(call)
+            case ast.Assign():
+                self.assignment(node)
+            case ast.AnnAssign(value=ast.expr() as value):
+                self.store(node.target, self.value(value), node)
+            case ast.AnnAssign():
+                return
+            case ast.AugAssign():
+                self.augmented(node)
+            case ast.If():
+                self.branch(node)
+            case ast.For():
+                self.repeat(node)
+            case ast.While():
+                self.loop_while(node)
+            case ast.Break() | ast.Continue():
+                self.emit("break" if isinstance(node, ast.Break) else "continue")
+                self.assigned = ALWAYS
+            case ast.Return():
+                self.give_back(node)
+                self.assigned = ALWAYS
+            case ast.Assert():
+                with self.block(f"if not {self.test(node.test)}:"):
+                    self.leave(self.reason("AssertionError"))
+                self.conditions.append(ast.unparse(node.test))
+            case ast.Raise():
+                self.raised(node)
+                self.assigned = ALWAYS
+            case _:
+                what = type(node).__name__
+                self.refuse(node, f"a {what} statement is outside what can be compiled", f"rewrite it, {INTERPRET}")
+
+    def assignment(self, node: ast.Assign) -> None:
+        """a = value, a = b = value, and a, b = x, y."""
+        target = node.targets[0]
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and len(node.targets) == 1:
+            if len(target.elts) != len(node.value.elts):
+                self.refuse(node, f"{len(target.elts)} targets for {len(node.value.elts)} values")
+            terms = [self.value(value) for value in node.value.elts]
+            kept = [Term(self.keep(term.code), term.type, term.constant) for term in terms]
+            for element, term in zip(target.elts, kept, strict=True):
+                self.store(element, term, node)
+            return
+        term = self.value(node.value)
+        if len(node.targets) > 1:
+            term = Term(self.keep(term.code), term.type, term.constant)
+        for element in node.targets:
+            self.store(element, term, node)
+
+    def store(self, target: ast.expr, term: Term, node: ast.stmt) -> None:
+        """Store a value in a variable or in a row's field."""
+        if isinstance(target, ast.Name):
+            self.assign(target.id, term, node)
+            return
+        if not isinstance(target, ast.Attribute):
+            self.refuse(node, f"cannot assign to {ast.unparse(target)!r}", "assign to a variable or to a row's field")
+        row, column = self.written_field(target)
+        self.write(row, column, term, node)
+
+    def written_field(self, target: ast.Attribute) -> tuple[Term, Column]:
+        """The row and the column that an assignment writes."""
+        row = self.row_or_none(target.value)
+        if row is None:
+            self.refuse(target, f"{ast.unparse(target)!r} is not a field of a row; a transaction writes rows only")
+        assert isinstance(row.type, Row)
+        table = row.type.table
+        if target.attr in table.key:
+            self.refuse(target, f"{table.name}.{target.attr} is the key; a row's key never changes")
+        for column in table.value_columns:
+            if column.name == target.attr:
+                return row, column
+        fields = ", ".join(column.name for column in table.value_columns)
+        self.refuse(target, f"table {table.name} has no field {target.attr!r} to assign", f"fields are: {fields}")
+
+    def write(self, row: Term, column: Column, term: Term, node: ast.stmt) -> None:
+        """Write a field; the row exists from now on."""
+        assert isinstance(row.type, Row)
+        table = row.type.table
+        allowed = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: (Kind.INT, Kind.FLOAT, Kind.BOOL)}
+        if term.type not in allowed.get(column.kind, (column.kind,)):
+            advice = "write int(...) or round(...)" if term.type is Kind.FLOAT else ""
+            self.refuse(
+                node, f"{table.name}.{column.name} holds {column.kind.value}, got {describe(term.type)}", advice
+            )
+        converted = term
+        if column.kind is Kind.INT:
+            converted = self.integer(term, node)
+        elif column.kind is Kind.FLOAT:
+            converted = self.real(term, node)
+        self.access(row.type, column.name, "write", node)
+        self.emit(f"{self.array(f'c_{table.name}_{column.name}')}[{row.code}] = {converted.code}")
+        self.emit(f"{self.array(f'e_{table.name}')}[{row.code}] = True")
+
+    def augmented(self, node: ast.AugAssign) -> None:
+        """target op= value."""
+        if isinstance(node.target, ast.Attribute):
+            row, column = self.written_field(node.target)
+            assert isinstance(row.type, Row)
+            self.access(row.type, column.name, "read", node)
+            array = self.array(f"c_{row.type.table.name}_{column.name}")
+            before = Term(self.keep(f"{array}[{row.code}]"), column.kind)
+            if column.kind is Kind.STR:
+                self.refuse(node, "strings cannot be computed in compiled code", INTERPRET)
+            result = self.arithmetic(before, self.number(node.value), node.op, node)
+            self.write(row, column, result, node)
+            return
+        if not isinstance(node.target, ast.Name):
+            self.refuse(node, f"cannot assign to {ast.unparse(node.target)!r}")
+        name = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+        result = self.arithmetic(self.number(name), self.number(node.value), node.op, node)
+        self.assign(node.target.id, result, node)
+
+    def branch(self, node: ast.If) -> None:
+        """if, elif, else."""
+        before, conditions = self.assigned, len(self.conditions)
+        with self.guarded(f"if {self.test(node.test)}:", node.test):
+            self.block_of(node.body)
+        after_body = self.assigned
+        self.assigned = before
+        if node.orelse:
+            with self.guarded("else:", ast.UnaryOp(ast.Not(), node.test)):
+                self.block_of(node.orelse)
+        del self.conditions[conditions:]
+        if after_body is ALWAYS or self.assigned is ALWAYS:
+            self.assigned = self.assigned if after_body is ALWAYS else after_body
+        else:
+            self.assigned = after_body & self.assigned
+
+    def repeat(self, node: ast.For) -> None:
+        """A for loop."""
+        if node.orelse:
+            self.refuse(node.orelse[0], "for ... else cannot be compiled", INTERPRET)
+        before, conditions = self.assigned, len(self.conditions)
+        self.conditions.append(f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}")
+        with self.loop(node.target, node.iter, node):
+            self.block_of(node.body)
+        del self.conditions[conditions:]
+        self.assigned = before
+
+    def loop_while(self, node: ast.While) -> None:
+        """A while loop."""
+        if node.orelse:
+            self.refuse(node.orelse[0], "while ... else cannot be compiled", INTERPRET)
+        conditions = len(self.conditions)
+        with self.block("while True:"):
+            condition = self.test(node.test)
+            before = self.assigned
+            with self.block(f"if not {condition}:"):
+                self.emit("break")
+            self.conditions.append(ast.unparse(node.test))
+            self.block_of(node.body)
+        del self.conditions[conditions:]
+        self.assigned = before
+
+    # --- verbs and exceptions -----------------------------------------------------------------------
+
+    def effect(self, node: ast.Call) -> None:
+        """A call for its effect: a verb, or a helper function."""
+        target = self.source.resolve(node.func)
+        if target is require:
+            condition, reason = self.verb_arguments(node, ("condition", "reason"))
+            status = self.reason(self.reason_text(reason))
+            with self.block(f"if not {self.test(condition)}:"):
+                self.leave(status)
+            self.conditions.append(ast.unparse(condition))
+        elif target is abort:
+            (reason,) = self.verb_arguments(node, ("reason",))
+            self.leave(self.reason(self.reason_text(reason)))
+            self.assigned = ALWAYS
+        elif target is delete:
+            (row,) = self.verb_arguments(node, ("row",))
+            self.remove(row, node)
+        else:
+            self.call(node)
+
+    def verb_arguments(self, node: ast.Call, names: tuple[str, ...]) -> list[ast.expr]:
+        """The arguments of a verb in order."""
+        given = dict(zip(names, node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
+        if set(given) != set(names) or len(node.args) + len(node.keywords) != len(names):
+            self.refuse(node, f"{ast.unparse(node.func)}() takes {' and '.join(names)}")
+        return [given[name] for name in names]
+
+    def reason_text(self, node: ast.expr) -> str:
+        """The text of a reason, which must be known at declaration."""
+        found = node.value if isinstance(node, ast.Constant) else self.source.resolve(node)
+        if not isinstance(found, str) or isinstance(node, ast.Name) and self.variable(node) is not None:
+            self.refuse(
+                node,
+                f"a reason is a literal string, got {ast.unparse(node)!r}",
+                f"write the text, or a constant of the module, {INTERPRET}",
+            )
+        return found
+
+    def remove(self, node: ast.expr, statement: ast.Call) -> None:
+        """tg.delete(row)."""
+        row = self.value(node)
+        if not isinstance(row.type, Row):
+            self.refuse(statement, f"delete() takes a row, got {describe(row.type)}")
+        table = row.type.table
+        for column in table.value_columns:
+            default = self.constant(column.default, statement)
+            self.emit(f"{self.array(f'c_{table.name}_{column.name}')}[{row.code}] = {default.code}")
+            self.access(row.type, column.name, "write", statement)
+        self.access(row.type, "exists", "delete", statement)
+        self.emit(f"{self.array(f'e_{table.name}')}[{row.code}] = False")
+
+    def raised(self, node: ast.Raise) -> None:
+        """raise: the exception's name is the reason, or the reason of an Abort."""
+        exception = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        found = self.source.resolve(exception) if exception is not None else MISSING
+        if not (isinstance(found, type) and issubclass(found, BaseException)):
+            self.refuse(node, "raise needs an exception class that is known at declaration", INTERPRET)
+        if issubclass(found, Abort):
+            if not (isinstance(node.exc, ast.Call) and len(node.exc.args) == 1):
+                self.refuse(node, "Abort takes one reason", 'write tg.abort("...")')
+            self.leave(self.reason(self.reason_text(node.exc.args[0])))
+            return
+        self.leave(self.reason(found.__name__))
+
+
+def zero(kind: object) -> str:
+    """Code for a value of the kind that is never used: what leaves a function beside a failure."""
+    return ZERO_CODE[kind] if isinstance(kind, Kind) else "0"

@@ -1,0 +1,79 @@
+"""The types of values inside a transaction's body.
+
+A body deals in four kinds of plain values, in rows (a number that says where the row is stored, and
+which parameters it may have come from), in the two kinds of lists that parameters may be, and in
+structs that can only be returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.operations.layout import Kind, TableLayout, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table; `origins` are the parameters through which it may have been reached."""
+
+    table: TableLayout
+    origins: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RowList:
+    """A list of rows: the parameter of that name."""
+
+    table: TableLayout
+    origins: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueList:
+    """A list of plain values."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The type of None: what a function without a return value gives."""
+
+
+Type = Kind | Row | RowList | ValueList | Nothing
+NOTHING = Nothing()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A value in generated code: its text, its type, and its value where that is known by now."""
+
+    code: str
+    type: Type
+    constant: Value | None = None
+
+
+def describe(value_type: Type) -> str:
+    """The type in a user's words."""
+    match value_type:
+        case Kind():
+            return value_type.value
+        case Row(table):
+            return f"a row of {table.name}"
+        case RowList(table):
+            return f"a list of {table.name} rows"
+        case ValueList(kind):
+            return f"a list of {kind.value}"
+    return "nothing"
+
+
+def identity(value_type: Type) -> str:
+    """A name for the type that fits into an identifier: how specialised helpers are told apart."""
+    match value_type:
+        case Kind():
+            return value_type.value
+        case Row(table, origins) | RowList(table, origins):
+            return f"{table.name}_{'_'.join(sorted(origins))}"
+        case ValueList(kind):
+            return f"list_{kind.value}"
+    return "nothing"

@@ -1,0 +1,82 @@
+"""What happens to stored rows when the program declares its tables differently than before.
+
+    stored                          declared now
+    Account(id, balance)            Account(id, balance, limit = 10)
+    1, 250                    ->    1, 250, 10              a new field reads as its default
+    Vote(phone, choice)       ->    Vote(phone, choice)     not declared any more: kept as stored
+
+Fields may come and move, and defaults may change. A field that went, a field of another type and
+a key of other fields cannot be answered from what is stored: nobody but the user knows what
+the rows should then hold. Those are refused, all of them in one message, before a row is read.
+
+Invariant: `upgrade` gives a change table in the target layout's order and types, nulls nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.layout import TableLayout
+
+EXISTS = pa.field("exists", pa.bool_(), nullable=False)
+
+
+def change_schema(layout: TableLayout) -> pa.Schema:
+    """The schema of a table's changes: its columns in declared order, then `exists`."""
+    return layout.arrow_schema.append(EXISTS)
+
+
+def difference(old: Iterable[TableLayout], new: Iterable[TableLayout]) -> list[str]:
+    """Why rows stored with the layouts `old` do not fit `new`, one line each; none when they do."""
+    declared = {layout.name: layout for layout in new}
+    lines = []
+    for stored in old:
+        target = declared.get(stored.name)
+        if target is None:
+            continue
+        if set(stored.key) != set(target.key):
+            lines.append(
+                f"{stored.name}: the key was ({', '.join(stored.key)}), is ({', '.join(target.key)})"
+            )
+        kinds = {column.name: column.kind for column in target.columns}
+        for column in stored.columns:
+            kind = kinds.get(column.name)
+            if kind is None:
+                lines.append(f"{stored.name}.{column.name}: was {column.kind.value}, is removed")
+            elif kind is not column.kind:
+                lines.append(f"{stored.name}.{column.name}: was {column.kind.value}, is {kind.value}")
+    return lines
+
+
+def require_fit(where: str, stored: Iterable[TableLayout], declared: Iterable[TableLayout]) -> None:
+    """Raises DefinitionError, with the whole difference, when stored rows do not fit the program."""
+    lines = difference(stored, declared)
+    if lines:
+        raise DefinitionError(
+            f"{where}: the program's tables do not fit the state stored there:\n"
+            + "".join(f"  {line}\n" for line in lines)
+            + "Declare these fields and keys as they were (new fields are fine, a field may stay unused), "
+            "or choose a new state path and fill it from the old one: read_state(...) the old tables, "
+            "reshape them, and pass them as transact(..., initial={...})."
+        )
+
+
+def upgrade(rows: pa.Table, layout: TableLayout) -> pa.Table:
+    """Stored rows (with or without `exists`) as a change table of `layout`, which they must fit."""
+    present = set(rows.column_names)
+    columns = [
+        rows.column(column.name)
+        if column.name in present
+        else pa.repeat(pa.scalar(column.default, column.kind.arrow), rows.num_rows)
+        for column in layout.columns
+    ]
+    exists = rows.column(EXISTS.name) if EXISTS.name in present else pa.repeat(pa.scalar(True), rows.num_rows)
+    return pa.Table.from_arrays([*columns, exists], schema=change_schema(layout))
+
+
+def empty_changes(layout: TableLayout) -> pa.Table:
+    """The change table of a table that nothing happened to."""
+    return change_schema(layout).empty_table()

@@ -1,0 +1,235 @@
+"""The bytes of one version file, every one of them under a checksum.
+
+    offset 0    magic "TIDEGATE"                         8 bytes
+           8    format number                            4 bytes, little endian like all numbers
+          12    where the header ends                    4 bytes
+          16    crc32c of bytes 0-15 and of the header   4 bytes
+          20    header: JSON (ASCII), filled up with spaces to a multiple of 64
+     header's   section 0: Arrow IPC stream, zeros, crc32c in the last 4 bytes;
+          end              its size is a multiple of 64
+                section 1 ...
+
+The header holds the caller's fields and lists the sections: kind, table, rows, size. So one small
+read tells what is in the file, how long it is and where each section lies. A section's checksum
+goes on from the header's, which binds it to this file: a sound section of another file does not
+pass. Sections start at multiples of 64 bytes, so Arrow uses them where they lie, without a copy.
+
+Sizes are known before a byte is encoded (Arrow counts them), checksums only afterwards. That is why
+they follow what they protect: a file of any size is written with one section in memory.
+
+Invariant: a flipped bit, a missing tail or a foreign byte anywhere in a file is reported as
+`StorageCorrupted` by the read that touches it; nothing of a damaged section is ever handed out.
+
+Not here: what the fields mean, which files there are, how layouts change (versions.py, evolution.py).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
+from tidegate.foundation.storage import Bytes, Storage
+
+FORMAT = 1
+MAGIC = b"TIDEGATE"
+ALIGNMENT = 64
+FIRST_READ_SIZE = 4096  # holds the header of a file with a handful of tables
+
+_PREAMBLE = struct.Struct("<8sIII")
+_CHECKED = 16  # the part of the preamble that its checksum covers
+_CHECKSUM = struct.Struct("<I")
+
+Order = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where one run of rows of one table ("table"), or the order of a batch ("order"), lies in its file."""
+
+    kind: str
+    table: str
+    rows: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says of itself; `size` is that of the whole file, `end` where the first section starts."""
+
+    fields: dict[str, Any]
+    sections: tuple[Section, ...]
+    checksum: int
+    end: int
+    size: int
+
+
+def encode(
+    fields: Mapping[str, Any], tables: Sequence[tuple[str, pa.Table]], order: Order | None = None
+) -> tuple[Header, Iterator[Bytes]]:
+    """The header and the parts of a file, each part made when it is asked for.
+
+    A name may occur several times in `tables`; its rows are then a table in several sections.
+    """
+    bodies: list[tuple[str, str, pa.Table | Order]] = [("table", name, table) for name, table in tables]
+    if order is not None:
+        bodies.append(("order", "", np.ascontiguousarray(order, dtype="<i8")))
+    listing = [[kind, name, len(body), _section_size(body)] for kind, name, body in bodies]
+    text = json.dumps({"fields": dict(fields), "sections": listing}, separators=(",", ":")).encode("ascii")
+    end = _aligned(_PREAMBLE.size + len(text))
+    text = text.ljust(end - _PREAMBLE.size)
+    start = _PREAMBLE.pack(MAGIC, FORMAT, end, 0)[:_CHECKED]
+    checksum = google_crc32c.value(start + text)
+    header = _header(dict(fields), listing, checksum, end)
+
+    def parts() -> Iterator[Bytes]:
+        yield start + _CHECKSUM.pack(checksum) + text
+        for section, (_, _, body) in zip(header.sections, bodies, strict=True):
+            yield _encode_section(body, section.size, checksum)
+
+    return header, parts()
+
+
+def decode_header(file: str, data: pa.Buffer) -> Header:
+    """The header of the file that `data` is the beginning of; `file` is its name in messages."""
+    end = _header_end(file, data)
+    _require(file, data.size, end, data.size, "bytes in the header")
+    start, text = data.slice(0, _CHECKED), data.slice(_PREAMBLE.size, end - _PREAMBLE.size)
+    checksum = google_crc32c.extend(google_crc32c.value(start), text)
+    _, number, _, stored = _PREAMBLE.unpack(data.slice(0, _PREAMBLE.size))
+    if checksum != stored:
+        raise _corrupted(file, 0, f"header checksum {stored:08x}", f"{checksum:08x}")
+    if number != FORMAT:
+        raise RecoveryImpossible(
+            f"{file}: written in format {number}, this Tidegate reads format {FORMAT}. "
+            "Use the version of Tidegate that wrote it, or a newer one."
+        )
+    content = json.loads(bytes(text))
+    return _header(content["fields"], content["sections"], checksum, end)
+
+
+def decode_section(file: str, header: Header, section: Section, data: pa.Buffer) -> pa.Table | Order:
+    """The rows of a section; `data` is what lies in the file at the section's offset."""
+    _require(file, section.offset + data.size, section.size, data.size, f"bytes in {_described(section)}")
+    body = data.slice(0, section.size - _CHECKSUM.size)
+    (stored,) = _CHECKSUM.unpack(data.slice(section.size - _CHECKSUM.size, _CHECKSUM.size))
+    checksum = google_crc32c.extend(header.checksum, body)
+    if checksum != stored:
+        raise _corrupted(
+            file, section.offset, f"checksum {stored:08x} of {_described(section)}", f"{checksum:08x}"
+        )
+    if section.kind == "order":
+        return np.frombuffer(body, dtype="<i8", count=section.rows).astype(np.int64, copy=False)
+    return pa.ipc.open_stream(body).read_all()
+
+
+def read_header(storage: Storage, name: str) -> Header:
+    """The header of a stored file: one small read, or two when the header is a large one."""
+    file = described(storage, name)
+    data = storage.read(name, 0, FIRST_READ_SIZE)
+    end = _header_end(file, data)
+    return decode_header(file, data if end <= data.size else storage.read(name, 0, end))
+
+
+def read_file(storage: Storage, name: str) -> tuple[Header, list[pa.Table | Order]]:
+    """The whole of a stored file, by one read; the rows of each section in the header's order."""
+    file, data = described(storage, name), storage.read(name)
+    header = decode_header(file, data)
+    _require_size(file, header, data.size)
+    return header, [
+        decode_section(file, header, section, data.slice(section.offset, section.size))
+        for section in header.sections
+    ]
+
+
+def read_sections(storage: Storage, name: str, header: Header) -> Iterator[tuple[Section, pa.Table | Order]]:
+    """The sections of a stored file one after the other: a large file never lies in memory as a whole."""
+    file = described(storage, name)
+    _require_size(file, header, storage.size(name))
+    for section in header.sections:
+        data = storage.read(name, section.offset, section.size)
+        yield section, decode_section(file, header, section, data)
+
+
+def described(storage: Storage, name: str) -> str:
+    """A stored file as messages name it."""
+    return f"{storage.path.rstrip('/')}/{name}"
+
+
+def _header(fields: dict[str, Any], listing: Sequence[Sequence[Any]], checksum: int, end: int) -> Header:
+    sections, offset = [], end
+    for kind, table, rows, size in listing:
+        sections.append(Section(kind, table, rows, offset, size))
+        offset += size
+    return Header(fields, tuple(sections), checksum, end, offset)
+
+
+def _header_end(file: str, data: pa.Buffer) -> int:
+    """Where the header says that it ends; not yet checked by its checksum."""
+    magic = bytes(data.slice(0, min(len(MAGIC), data.size)))
+    if magic != MAGIC:
+        raise _corrupted(file, 0, f"the mark {MAGIC!r} of a state file", repr(magic))
+    _require(file, data.size, _PREAMBLE.size, data.size, "bytes before the header")
+    end = int(_PREAMBLE.unpack(data.slice(0, _PREAMBLE.size))[2])
+    if end < _PREAMBLE.size or end % ALIGNMENT:
+        raise _corrupted(file, 12, f"a header that ends at a multiple of {ALIGNMENT}", str(end))
+    return end
+
+
+def _section_size(body: pa.Table | Order) -> int:
+    if isinstance(body, np.ndarray):
+        return _aligned(body.nbytes + _CHECKSUM.size)
+    counter = pa.MockOutputStream()
+    _write_stream(counter, body)
+    return _aligned(counter.size() + _CHECKSUM.size)
+
+
+def _encode_section(body: pa.Table | Order, size: int, seed: int) -> pa.Buffer:
+    """Encoded into a buffer of the right size: letting Arrow grow one costs ten times the copy."""
+    buffer = pa.allocate_buffer(size)
+    writer = pa.FixedSizeBufferWriter(buffer)
+    if isinstance(body, np.ndarray):
+        writer.write(body)
+    else:
+        _write_stream(writer, body)
+    writer.write(bytes(size - _CHECKSUM.size - writer.tell()))
+    writer.write(_CHECKSUM.pack(google_crc32c.extend(seed, buffer.slice(0, size - _CHECKSUM.size))))
+    return buffer
+
+
+def _write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _described(section: Section) -> str:
+    return f"the rows of table {section.table}" if section.kind == "table" else "the order of the batch"
+
+
+def _require(file: str, offset: int, size: int, found: int, what: str) -> None:
+    if found < size:
+        raise _corrupted(file, offset, f"{size} {what}", f"the file's end after {found}")
+
+
+def _require_size(file: str, header: Header, found: int) -> None:
+    if found != header.size:
+        raise _corrupted(file, min(found, header.size), f"a file of {header.size} bytes", f"{found} bytes")
+
+
+def _corrupted(file: str, offset: int, expected: str, found: str) -> StorageCorrupted:
+    return StorageCorrupted(
+        f"{file}: damaged at offset {offset}: expected {expected}, found {found}. Restore the file from a "
+        "backup; `tidegate state verify` tells which versions are sound, and each of those can be loaded."
+    )

@@ -1,0 +1,163 @@
+"""`tg.Engine`: the engine without Spark, for tests, notebooks and programs that have their own events.
+
+Arrow in, Arrow out. Safe to call from several threads: calls run one after the other, each as a whole.
+With a `directory` every run, load and execute is a new version on disk before it returns, and an engine
+opened on the same directory goes on from the newest one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tidegate.api.table import layout_of
+from tidegate.api.transaction import Transaction
+from tidegate.compiler.program import build_program
+from tidegate.durability.versioned import VersionedEngine
+from tidegate.engine.arrival import arrange
+from tidegate.engine.core import EngineCore
+from tidegate.engine.report import BatchReport
+from tidegate.foundation.errors import DefinitionError, InputError
+from tidegate.operations.outcomes import Outcome
+
+STRATEGIES = ("adaptive", "serial")
+Strategy = Literal["adaptive", "serial"]
+
+
+class Engine:
+    """Runs transactions over tables in memory, in order, as if one by one.
+
+    >>> import tidegate as tg, pyarrow as pa
+    >>> @tg.table(key="id")
+    ... class Account:
+    ...     id: int
+    ...     balance: int = 0
+    >>> engine = Engine([deposit])                                              # doctest: +SKIP
+    >>> engine.run(pa.table({"dst": [1, 1], "amount": [5, 7]}))                 # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        transactions: Sequence[Transaction],
+        strategy: Strategy = "adaptive",
+        workers: int = 1,
+        directory: str | None = None,
+    ) -> None:
+        """Make an engine.
+
+        Args:
+            transactions: the program: functions declared with `@tg.transaction`.
+            strategy: how batches are scheduled; every strategy gives the same answers.
+            workers: how many threads may run transactions.
+            directory: where to keep the state; None keeps it in memory only.
+        """
+        if strategy not in STRATEGIES:
+            raise DefinitionError(f"strategy: required one of {', '.join(STRATEGIES)}, got {strategy!r}")
+        if not isinstance(workers, int) or workers < 1:
+            raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
+        self._program = build_program(transactions)
+        self._lock = threading.RLock()
+        self._kept = None if directory is None else VersionedEngine.open_embedded(self._program, directory)
+        self._memory = EngineCore(self._program) if self._kept is None else None
+
+    @property
+    def _core(self) -> EngineCore:
+        """The rows in memory; those of a kept state may be loaded anew after a failure."""
+        if self._memory is not None:
+            return self._memory
+        assert self._kept is not None
+        return self._kept.core
+
+    def load(self, table: type, rows: pa.Table) -> None:
+        """Write rows into a table, replacing those with the same keys; absent columns take their defaults."""
+        name = self._table(table)
+        with self._lock:
+            if self._kept is None:
+                self._core.load(name, rows)
+            else:
+                self._kept.load({name: rows})
+
+    def run(self, events: pa.Table, order_by: str | None = None) -> pa.Table:
+        """Run a batch of events: its columns plus `committed`, `reason` and `result`, in the same row order.
+
+        Args:
+            events: one row per event; the column `transaction` names its function.
+            order_by: the column by which events are run; ties, and all events without it, run in row order.
+        """
+        if not isinstance(events, pa.Table):
+            raise InputError(f"events: required a pyarrow.Table, got {type(events).__name__}")
+        with self._lock:
+            if self._kept is not None:
+                return self._kept.run(events, order_by)
+            arrival = arrange(events, order_by, None)
+            return self._core.run(events, arrival.order, arrival.refused)
+
+    def execute(self, transaction: Transaction, **arguments: Any) -> Outcome:
+        """Run one transaction now; row parameters take keys, composite ones a tuple or a dict."""
+        number = self._number(transaction)
+        plan = self._program.plan.transactions[number]
+        expected = {parameter.name for parameter in plan.parameters}
+        if set(arguments) != expected:
+            missing, extra = sorted(expected - set(arguments)), sorted(set(arguments) - expected)
+            problem = f"missing {', '.join(missing)}" if missing else f"no parameter is called {', '.join(extra)}"
+            raise InputError(f"execute {plan.name!r}: {problem}; it takes {', '.join(sorted(expected))}")
+        with self._lock:
+            if self._kept is None:
+                return self._core.execute(number, arguments)
+            return self._kept.execute(number, arguments)
+
+    def read(self, table: type, key: Any) -> dict[str, Any] | None:
+        """One committed row as a dict, or None; a composite key is a tuple or a dict."""
+        name = self._table(table)
+        fields = self._core.tables[name].layout.key
+        if isinstance(key, dict):
+            key = tuple(key.get(field) for field in fields)
+        words = key if isinstance(key, tuple) else (key,)
+        if len(words) != len(fields):
+            raise InputError(f"{name}: the key is ({', '.join(fields)}), got {key!r}")
+        with self._lock:
+            return self._core.read(name, words)
+
+    def scan(self, table: type) -> pa.Table:
+        """All committed rows of a table, sorted by key."""
+        name = self._table(table)
+        with self._lock:
+            return self._core.rows(name)
+
+    @property
+    def last_batch(self) -> BatchReport | None:
+        """What the last run did; None before the first."""
+        return self._core.last_batch
+
+    def close(self) -> None:
+        """Let go of the directory, so that another engine may open it."""
+        with self._lock:
+            if self._kept is not None:
+                self._kept.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _table(self, table: type) -> str:
+        layout = layout_of(table)
+        if layout is None or layout.name not in self._core.tables:
+            known = ", ".join(self._core.tables)
+            raise InputError(f"{table!r} is not a table of this program; its tables are: {known}")
+        return layout.name
+
+    def _number(self, transaction: Transaction) -> int:
+        name = getattr(transaction, "__name__", str(transaction))
+        if name not in self._program.plan.names:
+            raise InputError(
+                f"{name!r} is not a transaction of this engine; they are: {', '.join(self._program.plan.names)}"
+            )
+        return self._program.plan.names.index(name)

@@ -1,0 +1,126 @@
+"""A batch on its way through the engine: its events as arrays, and what became of them so far.
+
+`status` starts at 0 for every event and is the whole story at the end: 0 committed, n > 0 aborted
+for reason number n - 1. Reasons that the program can give come first; those that only this batch has
+(an unknown name, an exception's name) follow as they appear.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.engine.intake import Bound
+from tidegate.engine.state.strings import StringPool
+from tidegate.operations.layout import Kind
+from tidegate.operations.outcomes import OUTCOME_COLUMNS
+from tidegate.operations.plan import DTYPES, ProgramPlan
+
+Array = npt.NDArray[Any]
+
+
+class Batch:
+    """The events of one batch."""
+
+    def __init__(self, plan: ProgramPlan, size: int) -> None:
+        self.plan = plan
+        self.size = size
+        self.kinds = np.zeros(size, np.int16)
+        self.status = np.zeros(size, np.int32)
+        self.reasons: list[str] = list(plan.reasons)
+        self._reason_numbers: dict[str, int] = {}
+        self.rows: list[Bound] = []
+        self.slots: list[Array] = []
+        self.values: list[Bound] = []
+        self.valid = np.zeros(size, np.bool_)
+        self.results = [np.zeros(size, DTYPES[kind]) for kind in plan.result_arrays]
+
+    def reason(self, text: str) -> int:
+        """The status that stands for a reason."""
+        found = self._reason_numbers.get(text)
+        if found is None:
+            self.reasons.append(text)
+            found = self._reason_numbers[text] = len(self.reasons)
+        return found
+
+    def refuse(self, rows: Array, text: str) -> None:
+        """Give the marked events that were not refused yet a reason."""
+        rows = rows & (self.status == 0)
+        if rows.any():
+            self.status[rows] = self.reason(text)
+
+    def needs(self, transactions: tuple[int, ...]) -> Array:
+        """Per transaction number: whether it is among these. The last entry is for unknown names."""
+        found = np.zeros(len(self.plan.transactions) + 1, np.bool_)
+        found[list(transactions)] = True
+        return found
+
+    def events(self, transactions: tuple[int, ...]) -> tuple[Array, Array, Array]:
+        """What kernels need to pick the events of some transactions."""
+        return self.kinds, self.status, self.needs(transactions)
+
+    @property
+    def committed(self) -> int:
+        """How many transactions committed."""
+        return int(self.size - np.count_nonzero(self.status))
+
+    def aborts(self) -> dict[str, int]:
+        """How many transactions aborted, by reason."""
+        numbers, counts = np.unique(self.status[self.status > 0], return_counts=True)
+        found: dict[str, int] = {}
+        for number, count in zip(numbers, counts, strict=True):
+            text = self.reasons[number - 1]
+            found[text] = found.get(text, 0) + int(count)
+        return found
+
+    # --- outcomes as Arrow ---------------------------------------------------------------------------
+
+    def outcomes(self, events: pa.Table, strings: StringPool) -> pa.Table:
+        """The events with what became of them."""
+        columns = [pa.array(self.status == 0), self._reason_column(), self._result_column(strings)]
+        types = [pa.bool_(), pa.string(), self.plan.result]
+        fields = [pa.field(name, kind) for name, kind in zip(OUTCOME_COLUMNS, types, strict=True)]
+        schema = pa.schema([*events.schema, *fields])
+        return pa.Table.from_arrays([*events.columns, *columns], schema=schema)
+
+    def _reason_column(self) -> pa.Array:
+        aborted = self.status > 0
+        if not aborted.any():
+            return pa.nulls(self.size, pa.string())
+        return pc.take(pa.array(self.reasons), pa.array(self.status - 1, mask=~aborted))
+
+    def _result_column(self, strings: StringPool) -> pa.Array:
+        if not self.plan.result_arrays:
+            return pa.nulls(self.size, self.plan.result)
+        if not self.plan.result_by_transaction:
+            places = next(places for places in self.plan.result_places if places)
+            return self._struct_or_value(self.plan.result, places, self.valid, strings)
+        children = []
+        for number, places in enumerate(self.plan.result_places):
+            result = self.plan.transactions[number].result
+            if result is not None:
+                own = self.valid & (self.kinds == number)
+                children.append(self._struct_or_value(result.arrow, places, own, strings))
+        return pa.StructArray.from_arrays(children, fields=list(self.plan.result), mask=pa.array(~self.valid))
+
+    def _struct_or_value(
+        self, result: pa.DataType, places: tuple[int, ...], valid: Array, strings: StringPool
+    ) -> pa.Array:
+        if not pa.types.is_struct(result):
+            return self._value_column(places[0], valid, strings)
+        children = [self._value_column(place, valid, strings) for place in places]
+        return pa.StructArray.from_arrays(children, fields=list(result), mask=pa.array(~valid))
+
+    def _value_column(self, place: int, valid: Array, strings: StringPool) -> pa.Array:
+        kind, values = self.plan.result_arrays[place], self.results[place]
+        if kind is Kind.STR:
+            texts = strings.texts(np.where(valid, values, 0))
+            return texts if valid.all() else pc.if_else(pa.array(valid), texts, pa.scalar(None, pa.string()))
+        if kind is Kind.BOOL:
+            return pa.array(values, mask=~valid)
+        bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(kind.arrow, self.size, [bitmap, pa.py_buffer(values)])

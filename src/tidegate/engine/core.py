@@ -1,0 +1,400 @@
+"""The engine: tables in memory, and batches of events run over them in order.
+
+The life of a batch: its columns are bound to arrays, its transactions' names to numbers, its keys to
+slots; events that cannot run are refused; the generated program runs the others one by one, in order;
+outcomes leave as Arrow. `take_changes` then says which rows are different, for whoever keeps state.
+
+This class is not thread-safe and knows no files; `tidegate.Engine` and the Spark task wrap it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.engine.batch import Batch
+from tidegate.engine.intake import Bound, arrow_type, bind, column_values, key_words, kind_accepts, one_piece, require_column
+from tidegate.engine.interpreter import Interpreter
+from tidegate.engine.kernels.events import touched_list_rows, touched_rows
+from tidegate.engine.kernels.strings import match_names
+from tidegate.engine.report import BatchReport
+from tidegate.engine.state.strings import StringPool, string_buffers
+from tidegate.engine.state.table import TableState
+from tidegate.foundation.errors import InputError
+from tidegate.foundation.jit import is_uncompiled, load_program
+from tidegate.operations.layout import Kind, TableLayout, Value
+from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN, Outcome
+from tidegate.operations.plan import DTYPES, Program, RowParameter, TransactionPlan
+
+Array = npt.NDArray[Any]
+_NONE = np.empty(0, np.int64)
+
+
+class EngineCore:
+    """A program and its tables.
+
+    `extra` are tables that the state holds and the program does not use; with `track_changes` the
+    engine remembers which rows were written until `take_changes` asks.
+    """
+
+    def __init__(
+        self, program: Program, extra: tuple[TableLayout, ...] = (), track_changes: bool = False
+    ) -> None:
+        self.program = program
+        self.plan = program.plan
+        self.strings = StringPool()
+        known = {layout.name for layout in self.plan.tables}
+        layouts = (*self.plan.tables, *(layout for layout in extra if layout.name not in known))
+        self.tables = {layout.name: TableState(layout, self.strings) for layout in layouts}
+        self.last_batch: BatchReport | None = None
+        self._track = track_changes
+        self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
+        self._touched: dict[str, list[Array]] = {}
+        self._interpreter = Interpreter(program, self.tables, self.strings)
+        self._module = load_program(self.plan.source)
+        self._plain = is_uncompiled()
+        self._literals = np.array([self.strings.number(text) for text in self.plan.literals], np.int64)
+        self._names = string_buffers(pa.array(self.plan.names, pa.large_string()))
+
+    # --- batches --------------------------------------------------------------------------------------
+
+    def run(
+        self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None
+    ) -> pa.Table:
+        """Run a batch: the events with committed, reason and result, in the order in which they came.
+
+        Args:
+            events: one row per event.
+            order: the positions of the events in the order in which to run them.
+            refused: reasons with the events that they refuse before anything runs.
+        """
+        started = time.perf_counter()
+        batch = self._take_in(events, refused or {})
+        if order is None:
+            order = np.arange(batch.size)
+        bound = time.perf_counter()
+        interpreted = self._execute(batch, order)
+        executed = time.perf_counter()
+        self._finish(batch)
+        outcomes = batch.outcomes(events, self.strings)
+        done = time.perf_counter()
+        self.last_batch = BatchReport(
+            events=batch.size,
+            committed=batch.committed,
+            aborted=batch.aborts(),
+            strategy="serial",
+            interpreted=interpreted,
+            seconds={"bind": bound - started, "execute": executed - bound, "finish": done - executed},
+        )
+        return outcomes
+
+    def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
+        """Run one transaction now."""
+        plan = self.plan.transactions[number]
+        columns = {}
+        for parameter in plan.parameters:
+            value = arguments[parameter.name]
+            try:
+                columns[parameter.name] = _column_of_one(value, parameter)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+                raise InputError(
+                    f"transaction {plan.name!r}: argument {parameter.name!r} does not fit: got {value!r} ({error})"
+                ) from error
+        columns[TRANSACTION_COLUMN] = pa.array([plan.name])
+        outcome = self.run(self._complete(pa.table(columns))).slice(0, 1).select(list(OUTCOME_COLUMNS)).to_pylist()[0]
+        result = outcome["result"]
+        if self.plan.result_by_transaction and result is not None:
+            result = result.get(plan.name)
+        return Outcome(outcome["committed"], outcome["reason"], result)
+
+    def _complete(self, events: pa.Table) -> pa.Table:
+        """Null columns for what the other transactions need."""
+        for name in self.plan.columns:
+            if name not in events.column_names:
+                events = events.append_column(name, pa.nulls(events.num_rows))
+        return events
+
+    def _take_in(self, events: pa.Table, refused: Mapping[str, Array]) -> Batch:
+        what = "events"
+        columns = [require_column(events, b.parameter, what) for b in (*self.plan.rows, *self.plan.values)]
+        names = self._name_column(events, what)
+        taken = [name for name in OUTCOME_COLUMNS if name in events.column_names]
+        if taken:
+            raise InputError(
+                f"{what}: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
+            )
+        batch = Batch(self.plan, events.num_rows)
+        self._number_names(batch, names)
+        for reason, rows in refused.items():
+            batch.refuse(rows, reason)
+        row_count = len(self.plan.rows)
+        for binding, column in zip(self.plan.rows, columns[:row_count], strict=True):
+            batch.rows.append(self._bind(batch, binding.parameter, binding.users, column))
+        for binding, column in zip(self.plan.values, columns[row_count:], strict=True):
+            batch.values.append(self._bind(batch, binding.parameter, binding.users, column))
+        for binding, bound in zip(self.plan.rows, batch.rows, strict=True):
+            assert isinstance(binding.parameter, RowParameter)
+            table = self.tables[binding.parameter.table.name]
+            chosen = batch.events(binding.users)
+            if bound.offsets is None:
+                batch.slots.append(table.resolve_events(bound.values, chosen))
+            else:
+                batch.slots.append(table.resolve_lists(bound.values, chosen, bound.offsets))
+        return batch
+
+    def _bind(self, batch: Batch, parameter: Any, users: tuple[int, ...], column: pa.Array) -> Bound:
+        try:
+            bound = bind(column, parameter, self.strings)
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"events: column {parameter.name!r} of type {column.type} holds a value that does not fit: {error}"
+            ) from error
+        key = isinstance(parameter, RowParameter)
+        needed = None if bound.valid is None and bound.nan is None else batch.needs(users)[batch.kinds]
+        if bound.valid is not None:
+            batch.refuse(~bound.valid & needed, f"null {'key ' if key else ''}in column {parameter.name!r}")
+        if bound.nan is not None:
+            batch.refuse(bound.nan & needed, f"NaN key in column {parameter.name!r}")
+        return bound
+
+    def _name_column(self, events: pa.Table, what: str) -> pa.Array | None:
+        if TRANSACTION_COLUMN not in events.column_names:
+            if len(self.plan.transactions) == 1:
+                return None
+            raise InputError(
+                f"{what}: column {TRANSACTION_COLUMN!r} is missing; a program of several transactions needs it to name "
+                f"one of: {', '.join(self.plan.names)}; the columns are: {', '.join(events.column_names)}"
+            )
+        column = events.column(TRANSACTION_COLUMN)
+        if not kind_accepts(column.type, Kind.STR):
+            if len(self.plan.transactions) == 1 and TRANSACTION_COLUMN in self.plan.columns:
+                return None
+            raise InputError(
+                f"{what}: column {TRANSACTION_COLUMN!r} has type {column.type}, required: str (string), the name of a "
+                "transaction"
+            )
+        found = one_piece(column)
+        return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+
+    def _number_names(self, batch: Batch, names: pa.Array | None) -> None:
+        if names is None:
+            return
+        if pa.types.is_null(names.type):
+            names = pa.nulls(len(names), pa.string())
+        offsets, data = string_buffers(names)
+        match_names(offsets, data, *self._names, batch.kinds)
+        if names.null_count:
+            null = np.asarray(names.is_null().to_numpy(zero_copy_only=False))
+            batch.kinds[null] = -1
+            batch.refuse(null, "null transaction")
+        unknown = np.flatnonzero((batch.kinds < 0) & (batch.status == 0))
+        for row in unknown:
+            batch.status[row] = batch.reason(f"unknown transaction {names[int(row)].as_py()!r}")
+
+    def _execute(self, batch: Batch, order: Array) -> int:
+        """Run the batch in order; returns how many events plain Python ran."""
+        rows = _flat(batch.rows, batch.slots)
+        values = _flat(batch.values, [bound.values for bound in batch.values])
+        tables = tuple(array for layout in self.plan.tables for array in self.tables[layout.name].arrays)
+        results = (batch.valid, *batch.results)
+        scratch = self._scratch(batch)
+        position, interpreted = 0, 0
+        with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
+            while True:
+                position = self._module.run(
+                    position, batch.size, order, batch.kinds, batch.status,
+                    rows, values, tables, results, self._literals, scratch,
+                )  # fmt: skip
+                if position >= batch.size:
+                    return interpreted
+                self._interpreter.run(batch, int(order[position]))
+                interpreted += 1
+                position += 1
+
+    def _scratch(self, batch: Batch) -> tuple[Array, ...]:
+        found = []
+        for position, kind in self.plan.scratch:
+            offsets = batch.rows[position].offsets
+            assert offsets is not None
+            longest = int(np.max(np.diff(offsets))) if batch.size else 0
+            found.append(np.zeros(longest, DTYPES[kind]))
+        return tuple(found)
+
+    # --- changes --------------------------------------------------------------------------------------
+
+    def _finish(self, batch: Batch) -> None:
+        """Note which rows were written, and free what does not exist."""
+        for name in {binding.parameter.table.name for binding in self.plan.rows}:  # type: ignore[union-attr]
+            table = self.tables[name]
+            touched = self._written(batch, name) if self._track or self._deleting else _NONE
+            if self._track and len(touched):
+                self._touched.setdefault(name, []).append(table.keys[touched])
+            table.sweep(touched[~table.exists[touched]])
+
+    def _written(self, batch: Batch, name: str) -> Array:
+        table = self.tables[name]
+        bindings = [
+            (position, binding)
+            for position, binding in enumerate(self.plan.rows)
+            if binding.parameter.table.name == name and binding.writers  # type: ignore[union-attr]
+        ]
+        touched = np.empty(sum(len(batch.slots[position]) for position, _ in bindings), np.int64)
+        count = 0
+        for position, binding in bindings:
+            chosen, slots = batch.events(binding.writers), batch.slots[position]
+            offsets = batch.rows[position].offsets
+            if offsets is None:
+                count = touched_rows(chosen, slots, table.marks, touched, count)
+            else:
+                count = touched_list_rows(chosen, offsets, slots, table.marks, touched, count)
+        found = touched[:count]
+        table.marks[found] = False
+        return found
+
+    def take_changes(self) -> dict[str, pa.Table]:
+        """The rows written since the last call, by table: their columns and whether they exist now."""
+        changes = {}
+        for name, parts in self._touched.items():
+            table = self.tables[name]
+            keys = np.concatenate(parts)
+            if len(parts) > 1:
+                keys = np.unique(keys, axis=0)
+            slots = table.find(keys)
+            there = slots >= 0
+            changes[name] = self._change_table(table, keys, slots, there)
+        self._touched = {}
+        return changes
+
+    def _change_table(self, table: TableState, keys: Array, slots: Array, there: Array) -> pa.Table:
+        present = table.rows(slots[there])
+        exists = pa.field("exists", pa.bool_(), nullable=False)
+        kept = present.append_column(exists, pa.array(table.exists[slots[there]]))
+        if there.all():
+            return kept
+        gone = TableState(table.layout, self.strings)
+        absent = gone.rows(gone.resolve(np.ascontiguousarray(keys[~there])))
+        return pa.concat_tables([kept, absent.append_column(exists, pa.array(np.zeros(absent.num_rows, np.bool_)))])
+
+    def apply(self, changes: Mapping[str, pa.Table]) -> None:
+        """Write rows as they were recorded: the opposite of `take_changes`."""
+        for name, rows in changes.items():
+            table = self.tables[name]
+            keys, columns = self._columns_in(table, rows)
+            exists = np.asarray(one_piece(rows.column("exists")).to_numpy(zero_copy_only=False))
+            table.reserve(len(keys))
+            slots = table.resolve(keys)
+            table.store(slots, columns, exists)
+            table.sweep(slots[~exists])
+
+    def load(self, name: str, rows: pa.Table) -> None:
+        """Write rows that a user gives: missing fields take their defaults, existing rows are replaced."""
+        table = self.tables[name]
+        self._check_rows(table, rows)
+        keys, columns = self._columns_in(table, rows)
+        table.reserve(len(keys))
+        slots = table.resolve(keys)
+        if len(np.unique(slots)) < len(slots):
+            table.sweep(_NONE)
+            raise InputError(_duplicate_message(table.layout, rows, slots))
+        table.store(slots, columns, True)
+        table.sweep(_NONE)
+        if self._track:
+            self._touched.setdefault(name, []).append(keys)
+
+    def _columns_in(self, table: TableState, rows: pa.Table) -> tuple[Array, dict[str, Array]]:
+        parts = [one_piece(rows.column(key)) for key in table.layout.key]
+        columns = {
+            column.name: column_values(one_piece(rows.column(column.name)), column.kind, self.strings)
+            for column in table.layout.value_columns
+            if column.name in rows.column_names
+        }
+        return key_words(parts, table.layout, self.strings), columns
+
+    def _check_rows(self, table: TableState, rows: pa.Table) -> None:
+        layout = table.layout
+        for name in rows.column_names:
+            if name not in layout.arrow_schema.names:
+                raise InputError(
+                    f"rows of {layout.name}: column {name!r} is not a field; fields are: "
+                    f"{', '.join(layout.arrow_schema.names)}; drop or rename it"
+                )
+        for column in layout.columns:
+            if column.name not in rows.column_names:
+                if column.name in layout.key:
+                    raise InputError(f"rows of {layout.name}: the key column {column.name!r} is missing; add it")
+                continue
+            found = rows.column(column.name)
+            if not kind_accepts(found.type, column.kind):
+                raise InputError(
+                    f"rows of {layout.name}: column {column.name!r} has type {found.type}, "
+                    f"required: {column.kind.value}; cast it"
+                )
+            if found.null_count:
+                row = one_piece(found).is_null().index(True).as_py()
+                raise InputError(f"rows of {layout.name}: column {column.name!r} is null in row {row}; fill it")
+            if column.name in layout.key and pa.types.is_floating(found.type):
+                bad = np.flatnonzero(np.isnan(found.to_numpy()))
+                if len(bad):
+                    raise InputError(f"rows of {layout.name}: the key {column.name!r} is NaN in row {bad[0]}")
+
+    # --- reading ----------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        for table in self.tables.values():
+            table.clear()
+        self._touched = {}
+
+    def rows(self, name: str) -> pa.Table:
+        """All rows of a table, sorted by key."""
+        table = self.tables[name]
+        found = table.rows(table.slots())
+        return found.sort_by([(key, "ascending") for key in table.layout.key])
+
+    def read(self, name: str, key: tuple[Value, ...]) -> dict[str, Value] | None:
+        """One row, or None."""
+        table = self.tables[name]
+        try:
+            parts = [pa.array([v], k.kind.arrow) for v, k in zip(key, table.layout.key_columns, strict=True)]
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:
+            expected = ", ".join(f"{k.name}: {k.kind.value}" for k in table.layout.key_columns)
+            raise InputError(f"{name}: the key is ({expected}), got {key!r} ({error})") from error
+        slots = table.find(key_words(parts, table.layout, self.strings))
+        if slots[0] < 0 or not table.exists[slots[0]]:
+            return None
+        found: dict[str, Value] = table.rows(slots).to_pylist()[0]
+        return found
+
+
+def _may_delete(plan: TransactionPlan) -> bool:
+    return not plan.compiled or any(access.action == "delete" for access in plan.accesses)
+
+
+def _flat(bounds: list[Bound], arrays: list[Array]) -> tuple[Array, ...]:
+    found: list[Array] = []
+    for bound, array in zip(bounds, arrays, strict=True):
+        found += [array] if bound.offsets is None else [bound.offsets, array]
+    return tuple(found)
+
+
+def _column_of_one(value: Any, parameter: Any) -> pa.Array:
+    if isinstance(parameter, RowParameter) and len(parameter.table.key) > 1:
+        if parameter.many:
+            value = [dict(zip(parameter.table.key, v, strict=True)) if isinstance(v, tuple) else v for v in value]
+        elif isinstance(value, tuple):
+            value = dict(zip(parameter.table.key, value, strict=True))
+    return pa.array([value], arrow_type(parameter))
+
+
+def _duplicate_message(layout: TableLayout, rows: pa.Table, slots: Array) -> str:
+    _, first = np.unique(slots, return_index=True)
+    again = int(np.setdiff1d(np.arange(len(slots)), first)[0])
+    before = int(np.flatnonzero(slots == slots[again])[0])
+    key = {name: rows.column(name)[again].as_py() for name in layout.key}
+    return f"rows of {layout.name}: the key {key} is in row {before} and again in row {again}; load each key once"

@@ -1,0 +1,224 @@
+"""From Arrow columns to arrays: checks that an event table fits the program, and binds its columns.
+
+What does not fit as a whole (a missing column, a wrong type) raises InputError before anything runs.
+What does not fit in one event (a null where the named transaction needs a value, a NaN as key) is
+noted per row, so that this event alone is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.engine.state.strings import StringPool, read_only
+from tidegate.foundation.errors import InputError
+from tidegate.operations.layout import Column, Kind, TableLayout
+from tidegate.operations.plan import Parameter, RowParameter
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class Bound:
+    """A column as arrays. `valid` is None where nothing is null; `offsets` where it is no list.
+
+    `values` are the typed values of a plain column, or the 64-bit words of keys, one row per key.
+    `nan` marks events with a NaN in their key.
+    """
+
+    values: Array
+    offsets: Array | None = None
+    valid: Array | None = None
+    nan: Array | None = None
+
+
+def require_column(events: pa.Table, parameter: Parameter, what: str) -> pa.Array:
+    """The event column of a parameter, in one piece."""
+    if parameter.name not in events.column_names:
+        raise InputError(
+            f"{what}: column {parameter.name!r} is missing; required: {required_type(parameter)}; "
+            f"the columns are: {', '.join(events.column_names) or 'none'}; add it or rename one"
+        )
+    column = events.column(parameter.name)
+    check_type(column.type, parameter, what)
+    return one_piece(column)
+
+
+def one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """A chunked column as one array, without a copy where it has one chunk."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
+
+
+def required_type(parameter: Parameter) -> str:
+    """The column type that a parameter needs, in words."""
+    if isinstance(parameter, RowParameter):
+        inner = _key_type(parameter.table)
+    else:
+        inner = _TYPE_NAMES[parameter.kind]
+    return f"a list of {inner}" if parameter.many else inner
+
+
+def check_type(found: pa.DataType, parameter: Parameter, what: str) -> None:
+    """Refuse a column whose type cannot carry the parameter."""
+    inner = found
+    if parameter.many and not pa.types.is_null(found):
+        is_list = pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found)
+        inner = found.value_type if is_list else None
+    if inner is None or not _fits(inner, parameter):
+        raise InputError(
+            f"{what}: column {parameter.name!r} has type {found}, required: {required_type(parameter)}; "
+            "cast the column before the transactions"
+        )
+
+
+def bind(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
+    """A checked column as arrays."""
+    if pa.types.is_null(column.type):
+        column = pa.nulls(len(column), arrow_type(parameter))
+    if not parameter.many:
+        return _bind_flat(column, parameter, strings)
+    if not pa.types.is_large_list(column.type):
+        column = column.cast(pa.large_list(column.type.value_type))
+    offsets = np.asarray(column.offsets)
+    first, last = int(offsets[0]), int(offsets[-1])
+    flat = _bind_flat(column.values.slice(first, last - first), parameter, strings)
+    offsets = offsets - first
+    return Bound(
+        flat.values,
+        read_only(np.ascontiguousarray(offsets)),
+        _merge_valid(valid_mask(column), _rows_without(offsets, None if flat.valid is None else ~flat.valid)),
+        _rows_with(offsets, flat.nan),
+    )
+
+
+def key_words(columns: list[pa.Array], layout: TableLayout, strings: StringPool) -> Array:
+    """Key columns as 64-bit words, one row per key."""
+    words = [_words(_values(array, key.kind, strings)) for array, key in zip(columns, layout.key_columns, strict=True)]
+    if len(words) == 1:
+        return words[0].reshape(-1, 1)
+    return np.ascontiguousarray(np.column_stack(words))
+
+
+def column_values(column: pa.Array, kind: Kind, strings: StringPool) -> Array:
+    """A column without nulls as an array."""
+    return _values(column, kind, strings)
+
+
+def valid_mask(column: pa.Array) -> Array | None:
+    """True where a value is present; None where all are."""
+    if column.null_count == 0:
+        return None
+    return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False))
+
+
+def kind_accepts(found: pa.DataType, kind: Kind) -> bool:
+    """Whether a column of an Arrow type can carry values of a kind."""
+    types = pa.types
+    if types.is_null(found):
+        return True
+    if kind is Kind.INT:
+        return bool(types.is_integer(found))
+    if kind is Kind.FLOAT:
+        return bool(types.is_floating(found) or types.is_integer(found))
+    if kind is Kind.BOOL:
+        return bool(types.is_boolean(found))
+    if types.is_dictionary(found):
+        found = found.value_type
+    return bool(types.is_string(found) or types.is_large_string(found) or types.is_string_view(found))
+
+
+_TYPE_NAMES = {Kind.INT: "int (int64)", Kind.FLOAT: "float (double)", Kind.BOOL: "bool", Kind.STR: "str (string)"}
+
+
+def _key_type(table: TableLayout) -> str:
+    keys = table.key_columns
+    if len(keys) == 1:
+        return f"{_TYPE_NAMES[keys[0].kind]}, the key of {table.name}"
+    return f"a struct with {', '.join(f'{k.name}: {k.kind.value}' for k in keys)}, the key of {table.name}"
+
+
+def arrow_type(parameter: Parameter) -> pa.DataType:
+    """The Arrow type that carries a parameter."""
+    if isinstance(parameter, RowParameter):
+        keys = parameter.table.key_columns
+        inner = keys[0].kind.arrow if len(keys) == 1 else pa.struct([(k.name, k.kind.arrow) for k in keys])
+    else:
+        inner = parameter.kind.arrow
+    return pa.large_list(inner) if parameter.many else inner
+
+
+def _fits(found: pa.DataType, parameter: Parameter) -> bool:
+    if pa.types.is_null(found):
+        return True
+    if not isinstance(parameter, RowParameter):
+        return kind_accepts(found, parameter.kind)
+    keys = parameter.table.key_columns
+    if len(keys) == 1:
+        return kind_accepts(found, keys[0].kind)
+    if not pa.types.is_struct(found):
+        return False
+    types = {found.field(i).name: found.field(i).type for i in range(found.num_fields)}
+    return all(key.name in types and kind_accepts(types[key.name], key.kind) for key in keys)
+
+
+def _bind_flat(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
+    if not isinstance(parameter, RowParameter):
+        return Bound(read_only(_values(column, parameter.kind, strings)), None, valid_mask(column))
+    keys = parameter.table.key_columns
+    parts = [column] if len(keys) == 1 else [_struct_field(column, key) for key in keys]
+    valid = valid_mask(column)
+    nan: Array | None = None
+    for part, key in zip(parts, keys, strict=True):
+        valid = _merge_valid(valid, valid_mask(part))
+        if key.kind is Kind.FLOAT and pa.types.is_floating(part.type):
+            found = np.isnan(np.asarray(part.to_numpy(zero_copy_only=False)))
+            found &= valid_mask(part) if part.null_count else True
+            nan = found if nan is None else nan | found
+    words = key_words(parts, parameter.table, strings)
+    return Bound(read_only(words), None, valid, nan if nan is not None and nan.any() else None)
+
+
+def _struct_field(column: pa.StructArray, key: Column) -> pa.Array:
+    return pc.struct_field(column, key.name)
+
+
+def _values(column: pa.Array, kind: Kind, strings: StringPool) -> Array:
+    if kind is Kind.STR:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        return strings.numbers(column)
+    if column.type != kind.arrow:
+        column = column.cast(kind.arrow, safe=kind is not Kind.FLOAT)
+    if column.null_count:
+        column = column.fill_null(kind.zero)
+    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+
+
+def _words(values: Array) -> Array:
+    if values.dtype == np.float64:
+        return (values + 0.0).view(np.int64)  # -0.0 and 0.0 are one key, as in Python
+    return values.astype(np.int64, copy=False)
+
+
+def _merge_valid(first: Array | None, second: Array | None) -> Array | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
+
+
+def _rows_with(offsets: Array, marked: Array | None) -> Array | None:
+    """Which lists contain a marked element."""
+    if marked is None:
+        return None
+    before = np.concatenate([[0], np.cumsum(marked)])
+    return np.asarray(before[offsets[1:]] > before[offsets[:-1]])
+
+
+def _rows_without(offsets: Array, marked: Array | None) -> Array | None:
+    found = _rows_with(offsets, marked)
+    return None if found is None else ~found

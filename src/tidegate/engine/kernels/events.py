@@ -1,0 +1,46 @@
+"""Kernels over the events of a batch: which rows were written, and whether events are in order."""
+
+from __future__ import annotations
+
+from tidegate.foundation.jit import kernel
+
+
+@kernel
+def touched_rows(events, slots, marks, touched_out, count):  # type: ignore[no-untyped-def]
+    """Add the slots that committed transactions may have written to `touched_out`, each once."""
+    kinds, status, writes = events
+    for row in range(slots.shape[0]):
+        if status[row] == 0 and writes[kinds[row]]:
+            slot = slots[row]
+            if not marks[slot]:
+                marks[slot] = True
+                touched_out[count] = slot
+                count += 1
+    return count
+
+
+@kernel
+def touched_list_rows(events, offsets, slots, marks, touched_out, count):  # type: ignore[no-untyped-def]
+    """The same for a list column."""
+    kinds, status, writes = events
+    for row in range(kinds.shape[0]):
+        if status[row] == 0 and writes[kinds[row]]:
+            for element in range(offsets[row], offsets[row + 1]):
+                slot = slots[element]
+                if not marks[slot]:
+                    marks[slot] = True
+                    touched_out[count] = slot
+                    count += 1
+    return count
+
+
+@kernel
+def is_strictly_increasing(values):  # type: ignore[no-untyped-def]
+    """0: not in order; 1: in order with equal neighbours; 2: every value above the one before."""
+    strict = 2
+    for row in range(1, values.shape[0]):
+        if values[row] < values[row - 1]:
+            return 0
+        if values[row] == values[row - 1]:
+            strict = 1
+    return strict

@@ -1,0 +1,98 @@
+"""All strings of an engine, each stored once and known by a number.
+
+Columns, keys and parameters of type `str` hold such numbers, so compiled code compares strings as it
+compares integers. Strings enter and leave as Arrow. Numbers are private to one engine and one run.
+
+A string that nothing refers to any more stays until `Tables.collect_strings` rebuilds the pool.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.engine.kernels.strings import BYTES, STRINGS, fill_buckets, intern
+
+Numbers = npt.NDArray[np.int64]
+
+
+class StringPool:
+    """Gives every distinct string a number, and gives the strings back."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self._buckets = np.full(2 * capacity, -1, np.int64)
+        self._starts = np.zeros(capacity + 1, np.int64)
+        self._hashes = np.zeros(capacity, np.uint64)
+        self._held = np.zeros(16 * capacity, np.uint8)
+        self._counters = np.zeros(2, np.int64)
+        self.number("")
+
+    def __len__(self) -> int:
+        return int(self._counters[STRINGS])
+
+    def number(self, text: str) -> int:
+        """The number of one string."""
+        return int(self.numbers(pa.array([text], pa.string()))[0])
+
+    def numbers(self, column: pa.Array) -> Numbers:
+        """The numbers of an Arrow string column; where it is null the number means nothing."""
+        offsets, data = string_buffers(column)
+        found = np.empty(len(column), np.int64)
+        position = 0
+        while True:
+            pool = (self._buckets, self._starts, self._hashes, self._held, self._counters)
+            position = intern(pool, offsets, data, position, found)
+            if position >= len(column):
+                return found
+            self._grow(int(offsets[position + 1] - offsets[position]))
+
+    def text(self, number: int) -> str:
+        """The string with a number."""
+        return bytes(self._held[self._starts[number] : self._starts[number + 1]]).decode()
+
+    def texts(self, numbers: Numbers) -> pa.Array:
+        """The strings with these numbers, as an Arrow column."""
+        count = len(self)
+        buffers = [None, pa.py_buffer(self._starts[: count + 1]), pa.py_buffer(self._held)]
+        whole = pa.LargeStringArray.from_buffers(pa.large_string(), count, buffers)
+        return pc.take(whole, pa.array(numbers)).cast(pa.string())
+
+    def _grow(self, size: int) -> None:
+        count, used = len(self), int(self._counters[BYTES])
+        if used + size > len(self._held):
+            self._held = _extended(self._held, used, max(2 * len(self._held), used + size))
+        if count + 1 >= len(self._hashes) or 4 * (count + 1) > 3 * len(self._buckets):
+            capacity = 2 * len(self._hashes)
+            self._hashes = _extended(self._hashes, count, capacity)
+            self._starts = _extended(self._starts, count + 1, capacity + 1)
+            self._buckets = np.full(2 * capacity, -1, np.int64)
+            fill_buckets(self._buckets, self._hashes, count)
+
+
+def string_buffers(column: pa.Array) -> tuple[Numbers, npt.NDArray[np.uint8]]:
+    """The offsets and bytes of an Arrow string column, as arrays."""
+    if not pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_string())
+    if len(column) == 0:
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    _, offsets, data = column.buffers()
+    positions = np.frombuffer(offsets, np.int64, len(column) + 1, 8 * column.offset)
+    held = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    return read_only(positions), read_only(held)
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array as compiled code expects its inputs: one type, whether Arrow or NumPy owns the memory."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _extended(array: npt.NDArray[Any], used: int, capacity: int) -> npt.NDArray[Any]:
+    larger = np.zeros(capacity, array.dtype)
+    larger[:used] = array[:used]
+    return larger

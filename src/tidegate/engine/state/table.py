@@ -1,0 +1,185 @@
+"""One table in memory: an array per field, an index over the keys.
+
+    slot      0     1     2     3          a row keeps its slot for as long as it exists
+    exists    T     T     F     T
+    keys      17    -4    9     ...        one 64-bit word per key field
+    balance   100   0     0     ...        one array per other field
+
+A slot that does not exist reads as the defaults: its arrays hold them. A key that transactions only
+look at gets such a slot for the time of its batch (`fresh`); `sweep` frees it again. Arrays grow by
+doubling; nothing ever costs time in proportion to the table except growing it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.engine.kernels.index import (
+    COUNT,
+    FREE,
+    FRESH,
+    NEXT,
+    find_all,
+    list_slots,
+    rebuild,
+    remove_absent,
+    resolve_all,
+    resolve_events,
+    resolve_lists,
+)
+from tidegate.engine.state.strings import StringPool
+from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.plan import DTYPES
+
+Array = npt.NDArray[Any]
+SMALLEST = 16
+
+
+class TableState:
+    """The rows of one table."""
+
+    def __init__(self, layout: TableLayout, strings: StringPool) -> None:
+        self.layout = layout
+        self.strings = strings
+        self.defaults: dict[str, Any] = {
+            c.name: strings.number(str(c.default)) if c.kind is Kind.STR else c.default for c in layout.value_columns
+        }
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._entries = np.full(4 * SMALLEST, -1, np.int64)
+        self.keys = np.zeros((SMALLEST, len(self.layout.key)), np.int64)
+        self.exists = np.zeros(SMALLEST, np.bool_)
+        self.columns = {
+            column.name: np.full(SMALLEST, self.defaults[column.name], DTYPES[column.kind])
+            for column in self.layout.value_columns
+        }
+        self._counters = np.zeros(4, np.int64)
+        self._free = np.zeros(SMALLEST, np.int64)
+        self._fresh = np.zeros(SMALLEST, np.int64)
+        self._marks = np.zeros(SMALLEST, np.bool_)
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """What generated code works on: existence, keys, keys as floats, and the columns."""
+        return (self.exists, self.keys, self.keys.view(np.float64), *self.columns.values())
+
+    @property
+    def marks(self) -> Array:
+        """One flag per slot for passes over the rows; false between passes."""
+        return self._marks
+
+    @property
+    def fresh(self) -> Array:
+        """The slots made since the last sweep."""
+        return self._fresh[: self._counters[FRESH]]
+
+    # --- keys to slots ----------------------------------------------------------------------------
+
+    @property
+    def _index(self) -> tuple[Array, ...]:
+        return (self._entries, self.keys, self._counters, self._free, self._fresh)
+
+    def resolve(self, words: Array) -> Array:
+        """The slots of keys; new keys get a slot."""
+        slots = np.empty(len(words), np.int64)
+        position = 0
+        while (position := resolve_all(self._index, words, position, slots)) < len(words):
+            self._grow(len(words) - position)
+        return slots
+
+    def resolve_events(self, words: Array, events: tuple[Array, Array, Array]) -> Array:
+        """The slots of a key column, for the events whose transaction needs it."""
+        slots = np.zeros(len(words), np.int64)
+        position = 0
+        while (position := resolve_events(self._index, words, position, events, slots)) < len(words):
+            self._grow(1)
+        return slots
+
+    def resolve_lists(self, words: Array, events: tuple[Array, Array, Array], offsets: Array) -> Array:
+        """The slots of a column of key lists, flat."""
+        slots = np.zeros(len(words), np.int64)
+        position = 0
+        while (position := resolve_lists(self._index, words, position, events, offsets, slots)) < len(events[0]):
+            self._grow(1)
+        return slots
+
+    def find(self, words: Array) -> Array:
+        """The slots of keys, -1 for those that are not there."""
+        slots = np.empty(len(words), np.int64)
+        find_all(self._index, words, slots)
+        return slots
+
+    def slots(self) -> Array:
+        """The slots of all rows that exist, in no particular order."""
+        found = np.empty(int(self._counters[COUNT]), np.int64)
+        count = list_slots(self._entries, found)
+        found = found[:count]
+        return found[self.exists[found]]
+
+    def sweep(self, touched: Array) -> None:
+        """Free the slots of rows that do not exist: deleted ones, and those that were only looked at."""
+        for slots in (touched, self.fresh):
+            needed = int(self._counters[FREE]) + len(slots)
+            if needed > len(self._free):
+                self._free = _extended(self._free, max(2 * len(self._free), needed), 0)
+            remove_absent(self._index, self.exists, slots)
+        self._counters[FRESH] = 0
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many more rows at once."""
+        self._grow(rows)
+
+    def _grow(self, more: int) -> None:
+        counters = self._counters
+        if counters[FRESH] + more > len(self._fresh):
+            size = max(2 * len(self._fresh), int(counters[FRESH]) + more)
+            self._fresh = _extended(self._fresh, size, 0)
+        capacity = len(self.exists)
+        if counters[NEXT] - counters[FREE] + more > capacity:
+            capacity = max(2 * capacity, int(counters[NEXT]) + more)
+            self.keys = _extended(self.keys, capacity, 0)
+            self.exists = _extended(self.exists, capacity, False)
+            self._marks = _extended(self._marks, capacity, False)
+            for name, column in self.columns.items():
+                self.columns[name] = _extended(column, capacity, self.defaults[name])
+        buckets = len(self._entries) // 2
+        if 4 * (counters[COUNT] + more) > 3 * buckets:
+            slots = np.empty(int(counters[COUNT]), np.int64)
+            list_slots(self._entries, slots)
+            while 4 * (counters[COUNT] + more) > 3 * buckets:
+                buckets *= 2
+            self._entries = np.full(2 * buckets, -1, np.int64)
+            rebuild((self._entries, self.keys, counters, self._free, slots))
+
+    # --- rows in and out -----------------------------------------------------------------------------
+
+    def store(self, slots: Array, rows: dict[str, Array], exists: Array | bool) -> None:
+        """Write whole rows: the columns named in `rows`, defaults elsewhere."""
+        for name, column in self.columns.items():
+            column[slots] = rows.get(name, self.defaults[name])
+        self.exists[slots] = exists
+
+    def rows(self, slots: Array) -> pa.Table:
+        """The rows in some slots as Arrow, columns in declared order."""
+        found = []
+        for column in self.layout.columns:
+            if column.name in self.layout.key:
+                words = self.keys[slots, self.layout.key.index(column.name)]
+                values = words.view(np.float64) if column.kind is Kind.FLOAT else words
+                values = values != 0 if column.kind is Kind.BOOL else values
+            else:
+                values = self.columns[column.name][slots]
+            found.append(self.strings.texts(values) if column.kind is Kind.STR else pa.array(values))
+        return pa.Table.from_arrays(found, schema=self.layout.arrow_schema)
+
+
+def _extended(array: Array, size: int, fill: Any) -> Array:
+    larger = np.full((size, *array.shape[1:]), fill, array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, the door to Numba, exact arithmetic, the door to files."""

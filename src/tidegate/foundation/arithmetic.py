@@ -1,0 +1,359 @@
+"""Python's arithmetic, exactly, in machine code.
+
+Python's integers have no limit and its float operations have rules of their own (floor division
+and modulo of negatives, correctly rounded division of integers, exact comparison of an integer
+with a float). Each function here exists twice: as plain Python, which is the definition, and as
+an `overload` that compiled code uses. Where machine arithmetic cannot give Python's answer in 64
+bits, the compiled function says so instead of guessing:
+
+    value, escape = add(a, b)          escape is true when a + b leaves 64 bits
+
+The caller then runs that one transaction as plain Python. Divisors are checked for zero by the
+caller; nothing here raises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.foundation.jit import intrinsic, ir, overload, types
+
+INT_MIN = -(2**63)
+INT_MAX = 2**63 - 1
+EXACT_FLOAT = 2**53  # integers up to here are exact as floats
+_TWO_63 = 9223372036854775808.0
+
+Checked = tuple[int, bool]
+
+
+def fits(value: int) -> bool:
+    """Whether `value` is a 64-bit integer."""
+    return INT_MIN <= value <= INT_MAX
+
+
+def _checked(value: int) -> Checked:
+    return (value, False) if fits(value) else (0, True)
+
+
+# --- integers ---------------------------------------------------------------------------------
+
+
+def add(a: int, b: int) -> Checked:
+    """a + b."""
+    return _checked(int(a) + int(b))
+
+
+def subtract(a: int, b: int) -> Checked:
+    """a - b."""
+    return _checked(int(a) - int(b))
+
+
+def multiply(a: int, b: int) -> Checked:
+    """a * b."""
+    return _checked(int(a) * int(b))
+
+
+def floor_divide(a: int, b: int) -> Checked:
+    """a // b for b other than zero."""
+    return _checked(int(a) // int(b))
+
+
+def modulo(a: int, b: int) -> int:
+    """a % b for b other than zero."""
+    return int(a) % int(b)
+
+
+def divide(a: int, b: int) -> tuple[float, bool]:
+    """a / b for b other than zero; escapes where an operand is not exact as a float."""
+    exact = abs(int(a)) <= EXACT_FLOAT and abs(int(b)) <= EXACT_FLOAT
+    return (int(a) / int(b), False) if exact else (0.0, True)
+
+
+def power(a: int, b: int) -> Checked:
+    """a ** b; escapes for a negative exponent, which gives a float."""
+    if b < 0 or (b > 64 and abs(int(a)) > 1):
+        return 0, True
+    return _checked(int(a) ** int(b))
+
+
+def shift_left(a: int, b: int) -> Checked:
+    """a << b; escapes for a negative count, which raises."""
+    if b < 0 or (b > 62 and a != 0):
+        return 0, True
+    return _checked(int(a) << int(b)) if a != 0 else (0, False)
+
+
+def shift_right(a: int, b: int) -> Checked:
+    """a >> b; escapes for a negative count, which raises."""
+    return (0, True) if b < 0 else (int(a) >> min(int(b), 63), False)
+
+
+# --- floats -----------------------------------------------------------------------------------
+
+
+def float_floor_divide(a: float, b: float) -> float:
+    """a // b for b other than zero."""
+    return float(a) // float(b)
+
+
+def float_modulo(a: float, b: float) -> float:
+    """a % b for b other than zero."""
+    return float(a) % float(b)
+
+
+def float_power(a: float, b: float) -> tuple[float, bool]:
+    """a ** b; escapes where Python may raise or give a complex number."""
+    if not (a > 0.0 and math.isfinite(a) and math.isfinite(b)):
+        return 0.0, True
+    try:
+        result = float(a) ** float(b)
+    except OverflowError:
+        return 0.0, True
+    return (result, False) if math.isfinite(result) else (0.0, True)
+
+
+def compare(a: int, b: float) -> int:
+    """-1, 0 or 1 as the integer is below, equal to or above the float; 2 for NaN. Exact, as Python's."""
+    if b != b:
+        return 2
+    exact, value = int(a), float(b)
+    return (exact > value) - (exact < value)
+
+
+def truncate(a: float) -> Checked:
+    """int(a)."""
+    return _checked(int(a)) if math.isfinite(a) else (0, True)
+
+
+def floor(a: float) -> Checked:
+    """math.floor(a)."""
+    return _checked(math.floor(a)) if math.isfinite(a) else (0, True)
+
+
+def ceil(a: float) -> Checked:
+    """math.ceil(a)."""
+    return _checked(math.ceil(a)) if math.isfinite(a) else (0, True)
+
+
+def round_half_even(a: float) -> Checked:
+    """round(a)."""
+    return _checked(round(float(a))) if math.isfinite(a) else (0, True)
+
+
+# --- the same, for compiled code ----------------------------------------------------------------
+
+
+def _overflow_intrinsic(name: str) -> Any:
+    @intrinsic  # type: ignore[misc]
+    def operation(_context: Any, _a: Any, _b: Any) -> Any:
+        signature = types.Tuple((types.int64, types.boolean))(types.int64, types.int64)
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word = ir.IntType(64)
+            pair = ir.LiteralStructType([word, ir.IntType(1)])
+            function = builder.module.globals.get(name)
+            if function is None:
+                function = ir.Function(builder.module, ir.FunctionType(pair, [word, word]), name)
+            result = builder.call(function, arguments)
+            parts = (builder.extract_value(result, 0), builder.extract_value(result, 1))
+            return context.make_tuple(builder, signature.return_type, parts)
+
+        return signature, codegen
+
+    return operation
+
+
+_add = _overflow_intrinsic("llvm.sadd.with.overflow.i64")
+_subtract = _overflow_intrinsic("llvm.ssub.with.overflow.i64")
+_multiply = _overflow_intrinsic("llvm.smul.with.overflow.i64")
+
+
+@intrinsic  # type: ignore[misc]
+def _pow(_context: Any, _a: Any, _b: Any) -> Any:
+    """The C library's pow, kept from being simplified: pow(x, 2) may differ from x * x in the last bit."""
+    signature = types.float64(types.float64, types.float64)
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        double = ir.DoubleType()
+        function = builder.module.globals.get("pow")
+        if function is None:
+            function = ir.Function(builder.module, ir.FunctionType(double, [double, double]), "pow")
+            function.attributes.add("nobuiltin")
+        return builder.call(function, arguments)
+
+    return signature, codegen
+
+
+@intrinsic  # type: ignore[misc]
+def _remainder(_context: Any, _a: Any, _b: Any) -> Any:
+    """C's fmod, which is exact."""
+    signature = types.float64(types.float64, types.float64)
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.frem(*arguments)
+
+    return signature, codegen
+
+
+def _compiled(definition: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Use the decorated function in compiled code wherever `definition` is called."""
+
+    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+        overload(definition, strict=False, jit_options={"error_model": "numpy"})(
+            lambda *_arguments: implementation
+        )
+        return implementation
+
+    return register
+
+
+@_compiled(add)
+def _compiled_add(a, b):  # type: ignore[no-untyped-def]
+    return _add(a, b)
+
+
+@_compiled(subtract)
+def _compiled_subtract(a, b):  # type: ignore[no-untyped-def]
+    return _subtract(a, b)
+
+
+@_compiled(multiply)
+def _compiled_multiply(a, b):  # type: ignore[no-untyped-def]
+    return _multiply(a, b)
+
+
+@_compiled(floor_divide)
+def _compiled_floor_divide(a, b):  # type: ignore[no-untyped-def]
+    if b == -1:
+        return _subtract(0, a)
+    return a // b, False
+
+
+@_compiled(modulo)
+def _compiled_modulo(a, b):  # type: ignore[no-untyped-def]
+    if b == -1:
+        return 0
+    return a % b
+
+
+@_compiled(divide)
+def _compiled_divide(a, b):  # type: ignore[no-untyped-def]
+    if -EXACT_FLOAT <= a <= EXACT_FLOAT and -EXACT_FLOAT <= b <= EXACT_FLOAT:
+        return float(a) / float(b), False
+    return 0.0, True
+
+
+@_compiled(power)
+def _compiled_power(a, b):  # type: ignore[no-untyped-def]
+    if b < 0 or (b > 64 and (a > 1 or a < -1)):
+        return 0, True
+    if b > 64:
+        b = 2 + (b & 1)  # of -1, 0 and 1 only the parity of the exponent matters
+    result = 1
+    for _ in range(b):
+        result, escape = _multiply(result, a)
+        if escape:
+            return 0, True
+    return result, False
+
+
+@_compiled(shift_left)
+def _compiled_shift_left(a, b):  # type: ignore[no-untyped-def]
+    if a == 0 and b >= 0:
+        return 0, False
+    if b < 0 or b > 62:
+        return 0, True
+    return _multiply(a, 1 << b)
+
+
+@_compiled(shift_right)
+def _compiled_shift_right(a, b):  # type: ignore[no-untyped-def]
+    if b < 0:
+        return 0, True
+    return a >> min(b, 63), False
+
+
+@_compiled(float_floor_divide)
+def _compiled_float_floor_divide(a, b):  # type: ignore[no-untyped-def]
+    remainder = _remainder(a, b)
+    quotient = (a - remainder) / b
+    if remainder != 0.0 and (b < 0.0) != (remainder < 0.0):
+        quotient -= 1.0
+    if quotient == 0.0:
+        return math.copysign(0.0, a / b)
+    result = math.floor(quotient) * 1.0 if abs(quotient) < 4503599627370496.0 else quotient
+    if quotient - result > 0.5:
+        result += 1.0
+    return result
+
+
+@_compiled(float_modulo)
+def _compiled_float_modulo(a, b):  # type: ignore[no-untyped-def]
+    remainder = _remainder(a, b)
+    if remainder == 0.0:
+        return math.copysign(0.0, b)
+    if (b < 0.0) != (remainder < 0.0):
+        remainder += b
+    return remainder
+
+
+@_compiled(float_power)
+def _compiled_float_power(a, b):  # type: ignore[no-untyped-def]
+    if not (a > 0.0 and math.isfinite(a) and math.isfinite(b)):
+        return 0.0, True
+    result = _pow(a, b)
+    return (result, False) if math.isfinite(result) else (0.0, True)
+
+
+@_compiled(compare)
+def _compiled_compare(a, b):  # type: ignore[no-untyped-def]
+    if b != b:
+        return 2
+    if b >= _TWO_63:
+        return -1
+    if b < -_TWO_63:
+        return 1
+    whole = int(b)  # truncated towards zero, fits in 64 bits
+    if a != whole:
+        return 1 if a > whole else -1
+    fraction = b - float(whole)
+    if fraction == 0.0:
+        return 0
+    return -1 if fraction > 0.0 else 1
+
+
+@_compiled(truncate)
+def _compiled_truncate(a):  # type: ignore[no-untyped-def]
+    if a >= -_TWO_63 and a < _TWO_63:
+        return int(a), False
+    return 0, True
+
+
+@_compiled(floor)
+def _compiled_floor(a):  # type: ignore[no-untyped-def]
+    if a >= -_TWO_63 and a < _TWO_63:
+        whole = int(a)
+        return (whole - 1 if float(whole) > a else whole), False
+    return 0, True
+
+
+@_compiled(ceil)
+def _compiled_ceil(a):  # type: ignore[no-untyped-def]
+    if a >= -_TWO_63 and a < _TWO_63:
+        whole = int(a)
+        return (whole + 1 if float(whole) < a else whole), False
+    return 0, True
+
+
+@_compiled(round_half_even)
+def _compiled_round_half_even(a):  # type: ignore[no-untyped-def]
+    if not (a >= -_TWO_63 and a < _TWO_63):
+        return 0, True
+    whole = int(a)
+    fraction = a - float(whole)  # exact: |a| < 2**53 wherever a fraction exists
+    away = 1 if fraction > 0.0 else -1
+    if abs(fraction) > 0.5 or (abs(fraction) == 0.5 and whole % 2 != 0):
+        return whole + away, False
+    return whole, False

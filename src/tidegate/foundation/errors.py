@@ -1,0 +1,49 @@
+"""Every error that Tidegate raises on purpose, as one tree.
+
+    TidegateError
+      DefinitionError       the program is wrong; raised before any event runs, with the line
+      InputError            this batch is wrong; names the column and the row
+      LimitExceeded         names the limit and its value
+      StorageFailed         the file system refused; names the file, nothing was committed
+      StorageCorrupted      names file, offset, expected and found checksum
+      RecoveryImpossible    no snapshot and changes cover the version asked for
+      StateOwned            another running query owns this state; names it
+
+A message says where it happened, what was required, what was got and what to do next. The
+errors hold nothing but that text, so they pickle and cross Spark unharmed.
+
+An aborted transaction is none of these: it is an outcome (`committed = false` and a reason),
+never an exception that stops a stream.
+"""
+
+
+class TidegateError(Exception):
+    """The root of all errors that Tidegate raises on purpose."""
+
+
+class DefinitionError(TidegateError):
+    """A table, a transaction or a program is declared wrongly."""
+
+
+class InputError(TidegateError):
+    """A batch of events, or rows to load, do not fit the program."""
+
+
+class LimitExceeded(TidegateError):
+    """Something is larger than Tidegate is built for."""
+
+
+class StorageFailed(TidegateError):
+    """The file system refused to read or write; what was committed before stands."""
+
+
+class StorageCorrupted(TidegateError):
+    """A state file does not hold what was written to it."""
+
+
+class RecoveryImpossible(TidegateError):
+    """The version asked for cannot be rebuilt from what is stored."""
+
+
+class StateOwned(TidegateError):
+    """Another running query owns this state."""

@@ -1,0 +1,179 @@
+"""The one door to Numba: kernels, generated programs, and where their machine code is kept.
+
+Two kinds of functions become machine code:
+
+    kernel              a loop over arrays written in this package       @kernel
+    generated program   the transactions of one user, as Python text     load_program(source)
+
+Both run without the GIL and are kept on disk, so a process compiles nothing that an earlier one
+compiled. Many Spark workers may start at once and Numba's own cache is not safe for that: two
+writers can pick the same file name for different code, and its index is replaced before the code
+that it points to. `_SharedCacheFile` therefore takes a file lock, gives every entry a name of its
+own, and writes code first and index last; a crash at any moment leaves a usable cache.
+
+A generated program can also run as the plain Python that it is (`uncompiled`): slower, but it
+needs no compilation, which lets the tests compare thousands of programs in minutes.
+
+Nothing here knows what a transaction is. No fast-math and no fused multiply-add anywhere: floats
+must come out as Python computes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.extending import intrinsic, overload
+
+__all__ = [
+    "cache_directory",
+    "generated",
+    "intrinsic",
+    "ir",
+    "is_uncompiled",
+    "kernel",
+    "kernel_or_plain",
+    "load_program",
+    "overload",
+    "types",
+    "uncompiled",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_uncompiled: ContextVar[bool] = ContextVar("tidegate_uncompiled", default=False)
+_loaded: dict[tuple[str, bool], ModuleType] = {}
+_OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": False}
+
+
+class _SharedCacheFile(IndexDataCacheFile):  # type: ignore[misc]
+    """Numba's cache files, safe for many processes and for a crash at any moment."""
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        os.makedirs(self._cache_path, exist_ok=True)
+        with open(os.path.join(self._cache_path, "tidegate.lock"), "a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def save(self, key: Any, data: Any) -> None:
+        with self._lock():
+            overloads = self._load_index()
+            name = self._index_name.removesuffix(".nbi") + f".{uuid.uuid4().hex[:12]}.nbc"
+            self._save_data(name, data)
+            overloads[key] = name
+            self._save_index(overloads)
+
+
+class _SharedCache(FunctionCache):  # type: ignore[misc]
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = _SharedCacheFile(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
+
+
+def kernel(function: Function) -> Function:
+    """Compile a loop over arrays to machine code that runs without the GIL, kept on disk."""
+    dispatcher = numba.njit(**_OPTIONS)(function)
+    with contextlib.suppress(RuntimeError):  # no writable place for a cache: compile every time
+        dispatcher._cache = _SharedCache(function)
+    return dispatcher  # type: ignore[no-any-return]
+
+
+def generated(function: Function) -> Function:
+    """Decorate an inner function of a generated program: compiled into `run`, or plain under `uncompiled`."""
+    return function if _uncompiled.get() else numba.njit(**_OPTIONS)(function)
+
+
+def kernel_or_plain(function: Function) -> Function:
+    """Decorate the entry of a generated program: a kernel kept on disk, or plain under `uncompiled`."""
+    return function if _uncompiled.get() else kernel(function)
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """Inside this block newly loaded programs run as plain Python."""
+    token = _uncompiled.set(True)
+    try:
+        yield
+    finally:
+        _uncompiled.reset(token)
+
+
+def is_uncompiled() -> bool:
+    """Whether programs that are loaded now run as plain Python."""
+    return _uncompiled.get()
+
+
+def cache_directory() -> Path:
+    """Where generated programs are kept: $TIDEGATE_CACHE_DIR, else the user's cache, else a temp folder."""
+    chosen = os.environ.get("TIDEGATE_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    candidates = [Path(chosen)] if chosen else [Path(home) / "tidegate"]
+    candidates.append(Path(tempfile.gettempdir()) / f"tidegate-cache-{os.getuid()}")
+    for candidate in candidates:
+        try:
+            candidate.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            continue
+        if os.access(candidate, os.W_OK):
+            return candidate
+    return Path(tempfile.mkdtemp(prefix="tidegate-cache-"))
+
+
+def load_program(source: str) -> ModuleType:
+    """The module that `source` makes; the same text gives the same module and the same machine code."""
+    plain = _uncompiled.get()
+    key = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}\n{source}".encode()).hexdigest()[:20]
+    found = _loaded.get((key, plain))
+    if found is not None:
+        return found
+    name = f"tidegate_program_{key}"
+    if plain:
+        module = ModuleType(name)
+        exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+    else:
+        module = _import_file(name, _program_file(name, source))
+    _loaded[key, plain] = module
+    return module
+
+
+def _program_file(name: str, source: str) -> Path:
+    path = cache_directory() / f"{name}.py"
+    if not path.exists():
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        with os.fdopen(handle, "w") as stream:
+            stream.write(source)
+        try:
+            os.link(temporary, path)  # the first writer wins, so the file's time stamp never changes
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(temporary)
+    return path
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,53 @@
+"""Temporary files: how they are named, and when one may be removed.
+
+A file of state is first written under a temporary name. A writer that is killed leaves it behind.
+The name says who wrote it, so that anyone can tell later:
+
+    .temporary~worker-7~4026531836~31337~1722500000.25~9f3c1a52b07e
+               host     id space   pid   started       unique
+
+Invariant: the file of a live writer is never abandoned, however old it is. It is abandoned when
+its writer ran in this machine's space of process ids and is gone, or, where the writer cannot be
+asked (another host, another container), when nobody touched the file for a day.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable
+
+from tidegate.foundation import processes
+
+ABANDONED_AFTER_SECONDS = 24 * 3600.0
+_PREFIX = ".temporary~"
+
+
+def temporary_name() -> str:
+    """A name that nobody else uses, for a file that this process is about to write."""
+    pid = os.getpid()
+    return f"{_PREFIX}{_machine()}~{pid}~{processes.started(pid):.2f}~{uuid.uuid4().hex[:12]}"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is no file of state (yet)."""
+    return name.startswith(_PREFIX)
+
+
+def is_abandoned(name: str, modified: Callable[[str], float]) -> bool:
+    """Whether the temporary file may be removed; `modified` gives its time, in seconds since 1970."""
+    parts = re.fullmatch(r"(.+~\d+)~(\d+)~([0-9.]+)~[0-9a-f]+", name.removeprefix(_PREFIX))
+    if parts and parts[1] == _machine():
+        return not processes.is_running(int(parts[2]), float(parts[3]))
+    return time.time() - modified(name) > ABANDONED_AFTER_SECONDS
+
+
+def _machine() -> str:
+    """This machine and the space its process ids live in: containers may share a host name."""
+    try:
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        space = 0
+    return re.sub(r"[^A-Za-z0-9.-]", "_", processes.host()) + f"~{space}"

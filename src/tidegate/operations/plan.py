@@ -1,0 +1,169 @@
+"""What the compiler hands to the engine: transactions and programs as data.
+
+    user's function --compiler--> TransactionPlan --linking--> ProgramPlan --> engine
+
+A `TransactionPlan` says which event columns a transaction needs, which rows and fields it reads and
+writes and under which conditions, why it may abort, what it returns, and how its generated function
+is called. A `ProgramPlan` joins several of them: the columns and tables that they share are listed
+once, and `source` is the Python text of one function `run` that executes a batch in order:
+
+    run(start, stop, order, kinds, status_out, rows, values, tables, results_out, literals, scratch)
+
+Every tuple argument is flat, in the order in which the plan lists its parts. `run` returns the
+position of the first event that plain Python must execute (`ESCAPE`), or `stop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.foundation.places import Place
+from tidegate.operations.layout import Kind, TableLayout
+
+COMMITTED = 0
+ESCAPE = -1
+
+DTYPES: dict[Kind, Any] = {Kind.INT: np.int64, Kind.FLOAT: np.float64, Kind.BOOL: np.bool_, Kind.STR: np.int64}
+
+
+def generated_name(transaction: str) -> str:
+    """The name of a transaction's function in generated code, clear of every other name there."""
+    return f"x_{transaction}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowParameter:
+    """A parameter that is a row, or a list of rows, of a table; its event column carries the key."""
+
+    name: str
+    table: TableLayout
+    many: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ValueParameter:
+    """A parameter that is a plain event column, or a list of values."""
+
+    name: str
+    kind: Kind
+    many: bool
+
+
+Parameter = RowParameter | ValueParameter
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One place where a transaction touches a field of a row.
+
+    `action` is "read", "write" or "delete"; `conditions` are the tests, as source text, under which
+    this place is reached. The field `exists` stands for the row's existence.
+    """
+
+    parameter: str
+    field: str
+    action: str
+    conditions: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultType:
+    """What a transaction returns: one value (`name` empty) or the named fields of a struct."""
+
+    fields: tuple[tuple[str, Kind], ...]
+    struct: bool
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The type of the result column."""
+        if self.struct:
+            return pa.struct([pa.field(name, kind.arrow) for name, kind in self.fields])
+        return self.fields[0][1].arrow
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPlan:
+    """One transaction, compiled; `source` is empty when it runs interpreted."""
+
+    name: str
+    place: Place
+    parameters: tuple[Parameter, ...]
+    accesses: tuple[Access, ...]
+    reasons: tuple[str, ...]
+    literals: tuple[str, ...]
+    result: ResultType | None
+    source: str
+    arguments: tuple[str, ...]
+    undo_lists: tuple[tuple[str, Kind], ...]
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the transaction runs as machine code."""
+        return bool(self.source)
+
+    @property
+    def tables(self) -> tuple[TableLayout, ...]:
+        """The tables of its row parameters, in order of first use."""
+        return tuple(dict.fromkeys(p.table for p in self.parameters if isinstance(p, RowParameter)))
+
+    @property
+    def written(self) -> frozenset[str]:
+        """The row parameters that may be written; all of them where the body is not known."""
+        if not self.compiled:
+            return frozenset(p.name for p in self.parameters if isinstance(p, RowParameter))
+        return frozenset(access.parameter for access in self.accesses if access.action != "read")
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """An event column as some transactions use it: as keys of a table, or as values of a kind.
+
+    `users` are the indices of the transactions that need it; `writers` those that may write the row.
+    """
+
+    parameter: Parameter
+    users: tuple[int, ...]
+    writers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPlan:
+    """Several transactions that run over one event stream and share tables."""
+
+    tables: tuple[TableLayout, ...]
+    transactions: tuple[TransactionPlan, ...]
+    rows: tuple[Binding, ...]
+    values: tuple[Binding, ...]
+    reasons: tuple[str, ...]
+    literals: tuple[str, ...]
+    result_arrays: tuple[Kind, ...]
+    result_places: tuple[tuple[int, ...], ...]
+    result: pa.DataType
+    result_by_transaction: bool
+    scratch: tuple[tuple[int, Kind], ...]
+    source: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The transactions' names, in the order of their numbers."""
+        return tuple(transaction.name for transaction in self.transactions)
+
+    @property
+    def columns(self) -> dict[str, Parameter]:
+        """Every event column that some transaction needs, with one parameter that needs it."""
+        return {b.parameter.name: b.parameter for b in (*self.rows, *self.values)}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A plan with the Python that it came from: what an engine runs."""
+
+    plan: ProgramPlan
+    functions: tuple[Callable[..., Any], ...]
+    classes: dict[str, type]

@@ -1,0 +1,149 @@
+"""Which columns an event stream must have, and what `transact` adds to them.
+
+The program's plan says which event columns its transactions need; Spark says which ones there are. A
+structural mistake is found here, before anything runs, and all of them are told at once:
+
+    column 'amount' is missing: required long (value of transfer, deposit); the columns are ts, src, dst
+    column 'src' is string: required long (key of Account in transfer); ...
+
+Which types carry a parameter is the engine's rule (`engine.intake`): an `int` takes byte to long, a
+`float` any number but a decimal. The engine widens; the output keeps the columns as they came.
+
+An order column is a number (no decimal), a string, a date or a timestamp, as `engine.arrival` sorts them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from tidegate.engine.intake import check_type
+from tidegate.foundation.errors import InputError
+from tidegate.operations.layout import Kind
+from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN
+from tidegate.operations.plan import Binding, Parameter, ProgramPlan, RowParameter
+
+PARTITION_COLUMN = "__tidegate_partition"
+"""Where a row came from, added before the shuffle: it makes the source's order known to the task."""
+
+_SPARK_NAME = {Kind.INT: "long", Kind.FLOAT: "double", Kind.BOOL: "boolean", Kind.STR: "string"}
+_ORDERED = (IntegralType, FloatType, DoubleType, StringType, DateType, TimestampType, TimestampNTZType)
+
+
+def check_events(schema: StructType, plan: ProgramPlan, order_by: str | None) -> None:
+    """Raise InputError, with every mistake in it, unless the events fit the program."""
+    problems = _reserved(schema) + _repeated(schema)
+    found = {field.name: field.dataType for field in schema.fields}
+    if len(plan.transactions) > 1 or (TRANSACTION_COLUMN in found and TRANSACTION_COLUMN not in plan.columns):
+        why = f"which of {', '.join(plan.names)} to run"
+        fits = isinstance(found.get(TRANSACTION_COLUMN), StringType)
+        problems += _column(schema, found, TRANSACTION_COLUMN, "string", why, fits)
+    for binding in (*plan.rows, *plan.values):
+        parameter = binding.parameter
+        fits = parameter.name in found and _fits(found[parameter.name], parameter)
+        required = describe(parameter)
+        problems += _column(schema, found, parameter.name, required, _use(binding, plan), fits)
+    if order_by is not None:
+        fits = isinstance(found.get(order_by), _ORDERED)
+        required = "long, double, string, date or timestamp"
+        problems += _column(schema, found, order_by, required, "order_by", fits)
+    if problems:
+        raise InputError("transact: the events do not fit the program:\n" + "\n".join(dict.fromkeys(problems)))
+
+
+def output_schema(schema: StructType, plan: ProgramPlan) -> StructType:
+    """The events' columns as they are, then committed, reason and result."""
+    committed, reason, result = OUTCOME_COLUMNS
+    outcome = [
+        StructField(committed, BooleanType(), nullable=False),
+        StructField(reason, StringType()),
+        StructField(result, from_arrow_type(plan.result)),
+    ]
+    return StructType([*schema.fields, *outcome])
+
+
+def needed_columns(plan: ProgramPlan, order_by: str | None, there: Collection[str]) -> list[str]:
+    """Those of the events' columns that decide what happens; the others only pass through."""
+    wanted = dict.fromkeys((TRANSACTION_COLUMN, *plan.columns, *([order_by] if order_by else [])))
+    return [name for name in wanted if name in there]
+
+
+def describe(parameter: Parameter) -> str:
+    """The Spark type that a parameter's column must have."""
+    if not isinstance(parameter, RowParameter):
+        one = _SPARK_NAME[parameter.kind]
+    elif len(parameter.table.key) == 1:
+        one = _SPARK_NAME[parameter.table.key_columns[0].kind]
+    else:
+        fields = (f"{column.name}: {_SPARK_NAME[column.kind]}" for column in parameter.table.key_columns)
+        one = f"struct<{', '.join(fields)}>"
+    return f"array<{one}>" if parameter.many else one
+
+
+def _reserved(schema: StructType) -> list[str]:
+    names = {*OUTCOME_COLUMNS, PARTITION_COLUMN}
+    return [
+        f"  column {name!r} is there already, and transact adds one of that name: rename it "
+        f'(events.withColumnRenamed("{name}", ...)) or drop it'
+        for name in schema.names
+        if name.lower() in names  # Spark's names do not tell upper from lower case
+    ]
+
+
+def _repeated(schema: StructType) -> list[str]:
+    return [
+        f"  column {name!r} is there {count} times: required once; rename or drop the others"
+        for name, count in Counter(schema.names).items()
+        if count > 1
+    ]
+
+
+def _column(
+    schema: StructType, found: dict[str, DataType], name: str, required: str, why: str, fits: bool
+) -> list[str]:
+    """What is wrong with one column, if anything."""
+    if name not in found:
+        similar = [other for other in found if other.lower() == name.lower()]
+        advice = f"; rename {similar[0]!r}, names are told apart by case here" if similar else ""
+        return [
+            f"  column {name!r} is missing: required {required} ({why}); "
+            f"the columns are {', '.join(schema.names) or 'none'}{advice}"
+        ]
+    if fits:
+        return []
+    given = found[name].simpleString()
+    target = required.split(",")[0] if why == "order_by" else required
+    cast = f'events.withColumn("{name}", events["{name}"].cast("{target}"))'
+    return [f"  column {name!r} is {given}: required {required} ({why}); cast it, for example {cast}"]
+
+
+def _use(binding: Binding, plan: ProgramPlan) -> str:
+    users = ", ".join(plan.names[index] for index in binding.users)
+    parameter = binding.parameter
+    if isinstance(parameter, RowParameter):
+        return f"key{'s' if parameter.many else ''} of {parameter.table.name} in {users}"
+    return f"value{'s' if parameter.many else ''} in {users}"
+
+
+def _fits(given: DataType, parameter: Parameter) -> bool:
+    try:
+        check_type(to_arrow_type(given), parameter, "transact")
+    except (InputError, PySparkException):  # the engine does not take it, or Arrow has no such type
+        return False
+    return True

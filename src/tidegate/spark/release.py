@@ -1,0 +1,117 @@
+"""Gives a state back when the query that owned it has ended.
+
+A state has one owner at a time: the query that runs batches on it. The worker claims it before a batch
+(`durability.ownership`); only the driver's side can see that a query ended, so it is let go from here:
+
+    query ends               a listener, once per session       releases what that query owned
+    transact() is called     and the owner is a query of this   releases it
+                             process that no longer runs
+
+The second covers what a listener misses: its events are asynchronous, and a session may be stopped
+before they are delivered. A process that dies releases nothing; its record is stale and the next claim
+takes it.
+
+Invariant: a query that is active in any session of this process is never released. Failing to release
+is never an error: the worst case is a message that names the owner, and that is what the record is for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from tidegate.durability import ownership
+from tidegate.durability.ownership import Owner
+from tidegate.foundation import processes
+from tidegate.foundation.storage import open_storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+_log = logging.getLogger(__name__)
+_lock = threading.Lock()
+_paths: set[str] = set()
+_sessions: list[SparkSession] = []
+
+
+def this_process(name: str) -> Owner:
+    """An owner record of this process; the worker that claims fills in the query."""
+    pid = os.getpid()
+    return Owner(query="", host=processes.host(), pid=pid, started=processes.started(pid), name=name)
+
+
+def watch(events: DataFrame, path: str) -> None:
+    """Release the state at `path` whenever a query that owns it ends, and now if it has ended."""
+    session = events.sparkSession
+    with _lock:
+        _paths.add(path)
+        known = not events.isStreaming or any(session is other for other in _sessions)
+        if not known:
+            _sessions.append(session)
+    if not known:
+        try:
+            session.streams.addListener(_Release())
+        except Exception:  # a server that takes no listeners: the next transact() releases instead
+            _log.warning("no listener for ended queries could be added", exc_info=True)
+    _release_ended(path)
+
+
+class _Release(StreamingQueryListener):
+    """Releases what a query owned as soon as Spark says that it ended."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing: the worker claims."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Nothing to do while it runs."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """An idle query keeps what it owns."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Release every state of this process that the query owned."""
+        with _lock:
+            paths = sorted(_paths)
+        for path in paths:
+            _release(path, str(event.id))
+
+
+def _release_ended(path: str) -> None:
+    """Release the state if its owner is a query of this process that is no longer active."""
+    try:
+        owner = ownership.current(open_storage(path))
+    except Exception:  # unreadable: the claim will say what is wrong
+        return
+    if owner is None or (owner.host, owner.pid) != (processes.host(), os.getpid()):
+        return
+    active = _active()
+    if active is not None and owner.query not in active:
+        _release(path, owner.query)
+
+
+def _active() -> set[str] | None:
+    """The queries that run in this process's sessions; None when one of them does not answer."""
+    with _lock:
+        sessions = list(_sessions)
+    try:
+        return {str(query.id) for session in sessions for query in session.streams.active}
+    except Exception:  # py4j and gRPC have no error in common
+        _log.debug("a session does not say which queries run", exc_info=True)
+        return None
+
+
+def _release(path: str, query: str) -> None:
+    try:
+        ownership.release(open_storage(path), query)
+    except Exception:
+        _log.warning("the state at %s could not be released from query %s", path, query, exc_info=True)

@@ -1,0 +1,73 @@
+"""A SparkSession with the settings that Tidegate wants, for people who have none yet.
+
+Any SparkSession will do for `transact`. This one saves its user what costs time to find out:
+
+    PYSPARK_PYTHON        the Python that runs now; else workers may start another one, without tidegate
+    JAVA_HOME             a Java that Spark can run on, wherever it lies (`java.find_java`)
+    master                local[*], unless spark-submit, SPARK_REMOTE or the caller chose one
+    Arrow batches         larger than Spark's 10,000 rows: fewer hand-overs to the worker
+    logs                  errors only, no progress bar, no warning about the host's name
+
+What the caller passes wins over all of it. An active session is returned as it is: Spark has one
+JVM per process, and its settings belong to whoever started it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from tidegate.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql.session import SparkSession as AnySession
+
+ARROW_BATCH_ROWS = 20_000
+"""Rows per Arrow batch on the way to a Python worker: beyond this, larger ones gained nothing."""
+
+_QUIET = Path(__file__).with_name("log4j2.properties")
+
+
+def session(name: str = "tidegate", *, config: Mapping[str, object] | None = None) -> AnySession:
+    """The active SparkSession, or a new one that is ready for `transact`.
+
+    Args:
+        name: the application's name, as Spark's pages show it.
+        config: Spark settings by their full names, such as {"spark.master": "local[4]"}.
+
+    >>> spark = session("ledger", config={"spark.sql.shuffle.partitions": 4})  # doctest: +SKIP
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    chosen = dict(config or {})
+    remote = str(chosen.get("spark.remote") or os.environ.get("SPARK_REMOTE", ""))
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit started us, and chose master and Java
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings: dict[str, object] = {"spark.sql.execution.arrow.maxRecordsPerBatch": ARROW_BATCH_ROWS}
+    if not submitted and not remote.startswith("sc://"):
+        ensure_java()
+        settings |= _local_settings(str(chosen.get("spark.master", "local[*]")))
+        if not remote:
+            settings["spark.master"] = "local[*]"
+    builder = SparkSession.builder.appName(name)
+    for key, value in (settings | chosen).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _local_settings(master: str) -> dict[str, object]:
+    """What the JVM that we start ourselves should be told."""
+    settings: dict[str, object] = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET.as_uri()}",
+    }
+    if master.startswith("local"):
+        # Laptops and containers often have a host name that resolves to nothing.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return settings

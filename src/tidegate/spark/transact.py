@@ -1,0 +1,140 @@
+"""`transact`: a program of transactions as one DataFrame transformation.
+
+    events ── where each row came from ── repartition(1) ── mapInArrow(task) ── outcomes
+    parallel, any source                  one task          one micro-batch
+
+Everything before the shuffle runs in as many tasks as the source has partitions, everything after the
+outcomes as well: `repartition(1)` moves rows, it does not pull the work before it into one task as
+`coalesce(1)` would. The task itself is in `task`; nothing here runs an event.
+
+What is done at the call: the program is linked, the columns are checked against it, the state is
+filled from `initial` if it is empty, and the program is packed once for the workers. All structural
+mistakes are raised here. No JVM object is touched, so a Spark Connect session works as well; the
+process that calls must reach the state's path, as the workers must.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from tidegate.api.table import layout_of
+from tidegate.api.transaction import Transaction
+from tidegate.compiler.program import build_program
+from tidegate.durability.ownership import Owner
+from tidegate.durability.versioned import VersionedEngine
+from tidegate.foundation.errors import InputError
+from tidegate.foundation.storage import open_storage
+from tidegate.operations.plan import Program
+from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
+from tidegate.spark.payload import digest, pack
+from tidegate.spark.release import watch
+from tidegate.spark.task import Late, TaskSettings, make_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def transact(
+    events: DataFrame,
+    transactions: Sequence[Transaction],
+    *,
+    state: str | os.PathLike[str],
+    order_by: str | None = None,
+    late: Late = "run",
+    initial: Mapping[type, DataFrame] | None = None,
+    keep_versions: int = 100,
+) -> DataFrame:
+    """Run transactions over events, in order, exactly once, on state that lasts.
+
+    Args:
+        events: a streaming or batch DataFrame; it needs the columns that the transactions' signatures
+            name, and `transaction` (which one to run) when there are several.
+        transactions: functions declared with `@tg.transaction`.
+        state: where the tables are kept: a folder, or any URL that fsspec reaches. One running query at
+            a time may use it.
+        order_by: the column that orders the events of a batch; ties, and all events without it, run in
+            the order in which the source has them.
+        late: what becomes of an event with a smaller `order_by` than one of an earlier batch: "run" it in
+            the batch in which it arrives, or "refuse" it with the reason "late event".
+        initial: rows that fill tables before the first batch: {Account: dataframe}. Used once, when
+            there is no state at the path yet.
+        keep_versions: how many of the newest batches `read_state` can go back to.
+
+    Returns:
+        The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
+        the DataFrame is one batch, applied once however many actions run on it.
+    """
+    program = build_program(transactions)
+    path = _check_arguments(state, order_by, late, keep_versions)
+    check_events(events.schema, program.plan, order_by)
+    if initial:
+        _fill(program, path, keep_versions, initial)
+    watch(events, path)
+    payload = pack(program)
+    settings = TaskSettings(
+        payload=payload,
+        digest=digest(payload),
+        path=path,
+        order_by=order_by,
+        late=late,
+        keep_versions=keep_versions,
+        owner=Owner.of_this_process("", events.sparkSession.conf.get("spark.app.name", "") or "Spark"),
+        batch_name=None if events.isStreaming else f"batch-{uuid.uuid4()}",
+    )
+    marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id())
+    return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
+
+
+def _check_arguments(
+    state: str | os.PathLike[str], order_by: str | None, late: object, keep_versions: object
+) -> str:
+    """The state's path as workers understand it; raises InputError for an argument that cannot be."""
+    if late not in get_args(Late):
+        raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
+    if not isinstance(keep_versions, int) or keep_versions < 1:
+        raise InputError(f"transact: keep_versions must be a whole number of at least 1, got {keep_versions!r}")
+    if order_by is not None and not isinstance(order_by, str):
+        raise InputError(f"transact: order_by must be the name of a column, got {order_by!r}")
+    given = os.fspath(state)
+    if not given or not isinstance(given, str):
+        raise InputError(f'transact: state must be a path such as "state/ledger", got {given!r}')
+    if given.startswith("memory:"):
+        raise InputError(
+            f"transact: state={given!r} lives in the memory of one process, and Spark's workers are others. "
+            "Use a folder or a shared file system; for an engine in this process use tg.Engine."
+        )
+    return open_storage(given).path
+
+
+def _fill(program: Program, path: str, keep_versions: int, initial: Mapping[type, Any]) -> None:
+    """Load the tables' first rows, unless there is a state already."""
+    names = {layout.name for layout in program.plan.tables}
+    tables: dict[str, Any] = {}
+    for table, rows in initial.items():
+        layout = layout_of(table)
+        if layout is None or layout.name not in names:
+            raise InputError(
+                f"transact: initial has rows for {getattr(table, '__name__', table)!r}, which is no table of the "
+                f"program; its tables are {', '.join(sorted(names))}"
+            )
+        tables[layout.name] = rows
+    engine = VersionedEngine(program, path, keep_versions=keep_versions)
+    if engine.is_empty():
+        engine.initialise({name: _rows(name, rows) for name, rows in tables.items()})
+
+
+def _rows(name: str, rows: Any) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if getattr(rows, "isStreaming", True):
+        raise InputError(
+            f"transact: initial rows of {name} must be a batch DataFrame, got "
+            f"{'a stream' if hasattr(rows, 'isStreaming') else type(rows).__name__}"
+        )
+    return rows.toArrow()

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pytest
+
+from tidegate.foundation import leftovers
+from tidegate.foundation.errors import StorageFailed
+from tidegate.foundation.storage import LocalStorage, RemoteStorage, Storage, open_storage
+
+DEAD_WRITER = "~".join([*leftovers.temporary_name().split("~")[:3], "999999999", "1.00", "0123456789ab"])
+
+
+@pytest.fixture(params=["path", "file URL", "memory URL", "fsspec without atomic put"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    folder = tmp_path / "state" / "ledger"
+    if request.param == "path":
+        return open_storage(str(folder))
+    if request.param == "file URL":
+        return open_storage(f"file://{folder}")
+    if request.param == "memory URL":
+        return open_storage(f"memory://{uuid.uuid4().hex}/ledger")
+    return RemoteStorage(fsspec.filesystem("local"), str(folder), f"local://{folder}", atomic_put=False)
+
+
+def names_in(path: Path) -> list[str]:
+    return sorted(os.listdir(path)) if path.exists() else []
+
+
+def test_a_storage_that_was_never_written_is_empty(storage: Storage) -> None:
+    assert storage.list() == []
+    assert storage.sweep() == []
+    assert not storage.exists("a")
+    with pytest.raises(FileNotFoundError):
+        storage.read("a")
+    with pytest.raises(FileNotFoundError):
+        storage.size("a")
+
+
+def test_parts_of_any_kind_of_bytes_are_written_one_after_the_other(storage: Storage) -> None:
+    parts = [b"ab", bytearray(b"cd"), memoryview(b"ef"), pa.py_buffer(b"gh"), b""]
+    storage.write("a", iter(parts), exclusive=True)
+    assert bytes(storage.read("a")) == b"abcdefgh"
+    assert storage.size("a") == 8
+    assert storage.exists("a")
+    assert storage.list() == ["a"]
+
+
+def test_a_read_gives_a_range_and_less_where_the_file_ends(storage: Storage) -> None:
+    storage.write("a", [b"0123456789"], exclusive=False)
+    assert bytes(storage.read("a", 2, 3)) == b"234"
+    assert bytes(storage.read("a", 7)) == b"789"
+    assert bytes(storage.read("a", 7, 100)) == b"789"
+    assert bytes(storage.read("a", 0, 0)) == b""
+
+
+def test_an_empty_file_is_a_file(storage: Storage) -> None:
+    storage.write("a", [], exclusive=True)
+    assert bytes(storage.read("a")) == b""
+
+
+def test_an_exclusive_write_leaves_what_is_there(storage: Storage) -> None:
+    storage.write("a", [b"first"], exclusive=True)
+    with pytest.raises(FileExistsError, match="a"):
+        storage.write("a", [b"second"], exclusive=True)
+    assert bytes(storage.read("a")) == b"first"
+    storage.write("a", [b"third"], exclusive=False)
+    assert bytes(storage.read("a")) == b"third"
+
+
+def test_deleting_twice_is_fine_and_names_are_sorted(storage: Storage) -> None:
+    for name in ("b", "c", "a"):
+        storage.write(name, [b""], exclusive=True)
+    storage.delete("b")
+    storage.delete("b")
+    assert storage.list() == ["a", "c"]
+
+
+def test_a_writer_that_fails_while_it_makes_its_bytes_leaves_nothing(storage: Storage) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"half"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        storage.write("a", parts(), exclusive=True)
+    assert storage.list() == []
+    if os.path.isdir(storage.path):
+        assert names_in(Path(storage.path)) == []
+
+
+def test_sweeping_removes_dead_writers_files_and_no_others(storage: Storage) -> None:
+    live = leftovers.temporary_name()
+    for name in ("a", DEAD_WRITER, live):
+        storage.write(name, [b"x"], exclusive=False)
+    assert storage.list() == ["a"]
+    assert storage.sweep() == [DEAD_WRITER]
+    assert not storage.exists(DEAD_WRITER)
+    assert storage.exists("a")
+    assert storage.exists(live)
+
+
+def test_an_old_file_of_a_writer_on_another_machine_is_swept(tmp_path: Path) -> None:
+    (tmp_path / ".temporary~far~1~1~1.00~ab").write_bytes(b"x")
+    (tmp_path / ".temporary~far~1~2~1.00~ab").write_bytes(b"x")
+    os.utime(tmp_path / ".temporary~far~1~2~1.00~ab", (1, 1))
+    assert LocalStorage(str(tmp_path)).sweep() == [".temporary~far~1~2~1.00~ab"]
+
+
+def test_of_many_exclusive_writers_one_wins(tmp_path: Path) -> None:
+    storages = [LocalStorage(str(tmp_path / "state")) for _ in range(8)]
+    start = threading.Barrier(len(storages))
+    won: list[int] = []
+
+    def write(number: int) -> None:
+        start.wait()
+        try:
+            storages[number].write("a", [str(number).encode() * 10_000], exclusive=True)
+            won.append(number)
+        except FileExistsError:
+            pass
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(len(storages))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert bytes(storages[0].read("a")) == str(won[0]).encode() * 10_000
+    assert names_in(tmp_path / "state") == ["a"]
+
+
+@pytest.mark.parametrize("prefix", ["file://", "file:", "local://", ""])
+def test_spellings_of_a_local_path_mean_the_same_folder(tmp_path: Path, prefix: str) -> None:
+    storage = open_storage(f"{prefix}{tmp_path}")
+    assert isinstance(storage, LocalStorage)
+    assert storage.path == str(tmp_path)
+
+
+def test_a_relative_path_does_not_move_with_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = open_storage("state")
+    monkeypatch.chdir("/")
+    storage.write("a", [b""], exclusive=True)
+    assert names_in(tmp_path / "state") == ["a"]
+
+
+def test_a_path_under_a_regular_file_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    for path in (tmp_path / "file", tmp_path / "file" / "state" / "deep"):
+        storage = open_storage(str(path))
+        with pytest.raises(StorageFailed, match=r"Not a directory.*Nothing was committed.*choose a path"):
+            storage.write("a", [b""], exclusive=True)
+        for refused in (storage.list, storage.sweep, lambda s=storage: s.read("a")):
+            with pytest.raises(StorageFailed, match="Not a directory"):
+                refused()
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def test_an_unknown_kind_of_path_is_refused_with_what_to_install() -> None:
+    with pytest.raises(StorageFailed, match=r"nosuch://bucket/state: no file system.*[Ii]nstall"):
+        open_storage("nosuch://bucket/state")
+
+
+def test_errors_of_a_storage_cross_processes(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageFailed) as caught:
+        open_storage(str(tmp_path / "file")).list()
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def require_refusal_and_recovery(storage: Storage, reason: str) -> None:
+    """Fills the storage until it refuses; what was written must stand, and small files still fit after."""
+    storage.write("before", [b"x" * 1000], exclusive=True)
+    with pytest.raises(StorageFailed, match=rf"after: could not write it: {reason}.*Nothing was committed"):
+        storage.write("after", (b"x" * 4096 for _ in range(100)), exclusive=True)
+    assert storage.list() == ["before"]
+    assert names_in(Path(storage.path)) == ["before"]
+    assert bytes(storage.read("before")) == b"x" * 1000
+    storage.write("after", [b"y"], exclusive=True)
+    assert bytes(storage.read("after")) == b"y"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 128 KiB; mounting one needs privileges that not every machine gives."""
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=128k", "tidegate-test", str(mounted)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if done.returncode:
+        pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
+    yield mounted
+    subprocess.run(["umount", str(mounted)], check=True)
+
+
+def test_a_full_disk_is_refused_and_leaves_no_trace(small_disk: Path) -> None:
+    require_refusal_and_recovery(open_storage(str(small_disk / "state")), "No space left on device")
+
+
+def test_a_file_over_the_size_limit_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+    """The same by RLIMIT_FSIZE, in a process of its own: this one runs everywhere."""
+    script = textwrap.dedent(
+        """
+        import resource, sys
+        from tidegate.foundation.errors import StorageFailed
+        from tidegate.foundation.storage import open_storage
+        resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+        storage = open_storage(sys.argv[1])
+        storage.write("before", [b"x" * 1000], exclusive=True)
+        try:
+            storage.write("after", (b"x" * 4096 for _ in range(100)), exclusive=True)
+        except StorageFailed as error:
+            sys.stdout.write(str(error))
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "state")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "after: could not write it: File too large" in done.stdout
+    assert "Nothing was committed; what was committed before stands." in done.stdout
+    assert names_in(tmp_path / "state") == ["before"]
+    assert (tmp_path / "state" / "before").read_bytes() == b"x" * 1000

@@ -1,0 +1,162 @@
+"""`transact` on batch DataFrames: the whole DataFrame is one batch, applied once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate.durability import ownership
+from tidegate.durability.versions import VersionStore
+from tidegate.foundation.storage import open_storage
+from tidegate.spark import transact
+
+from .ledgers import (
+    PROGRAM,
+    SCHEMA,
+    Account,
+    Books,
+    Event,
+    balances,
+    collected,
+    deposit,
+    ledger,
+    move,
+    put,
+    transfer,
+)
+
+
+def frame(spark: SparkSession, events: list[Event], partitions: int = 2) -> DataFrame:
+    """Events as a DataFrame, cut into partitions in their order."""
+    rows = [tuple(event.get(name) for name in names()) for event in events]
+    size = -(-len(rows) // partitions)
+    parts = [spark.createDataFrame(rows[i : i + size], SCHEMA) for i in range(0, len(rows), size or 1)]
+    whole = spark.createDataFrame([], SCHEMA) if not parts else parts[0].coalesce(1)
+    for part in parts[1:]:
+        whole = whole.union(part.coalesce(1))
+    return whole
+
+
+def names() -> list[str]:
+    return [column.split()[0] for column in SCHEMA.split(", ")]
+
+
+def count_versions(state: Path) -> int:
+    return len(VersionStore(open_storage(str(state))).refresh())
+
+
+EVENTS: list[Event] = [
+    *(put(number, number % 7, 10 + number) for number in range(50)),
+    *(move(50 + number, number % 7, (number * 3) % 7, 5 * number) for number in range(50)),
+]
+
+
+def test_a_batch_dataframe_is_applied_once_however_many_actions_run_on_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    outcomes = ledger(frame(spark, EVENTS), tmp_path / "state")
+    expected = Books().run(EVENTS)
+    assert outcomes.count() == 100
+    assert collected(outcomes) == expected.outcomes
+    assert collected(outcomes.union(outcomes).distinct()) == expected.outcomes
+    outcomes.write.parquet(str(tmp_path / "out"))
+    assert collected(spark.read.parquet(str(tmp_path / "out"))) == expected.outcomes
+    assert balances(spark, tmp_path / "state") == expected.balances
+    assert count_versions(tmp_path / "state") == 1
+
+
+def test_each_call_of_transact_is_a_batch_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    events = [put(1, 1, 10)]
+    for times in (1, 2, 3):
+        outcomes = ledger(frame(spark, events), tmp_path / "state")
+        assert collected(outcomes) == {1: (True, None, 10 * times)}
+    assert balances(spark, tmp_path / "state") == {1: 30}
+    assert count_versions(tmp_path / "state") == 3
+    assert ownership.current(open_storage(str(tmp_path / "state"))) is None, (
+        "a batch job lets go of the state"
+    )
+
+
+def test_an_action_that_needs_a_few_rows_applies_all(spark: SparkSession, tmp_path: Path) -> None:
+    outcomes = ledger(frame(spark, EVENTS), tmp_path / "state")
+    assert len(outcomes.limit(1).collect()) == 1
+    assert outcomes.where("event = 99").select("committed").count() == 1
+    assert balances(spark, tmp_path / "state") == Books().run(EVENTS).balances
+
+
+def test_nothing_runs_before_an_action(spark: SparkSession, tmp_path: Path) -> None:
+    ledger(frame(spark, EVENTS), tmp_path / "state")
+    assert count_versions(tmp_path / "state") == 0
+
+
+def test_an_empty_dataframe_makes_no_version(spark: SparkSession, tmp_path: Path) -> None:
+    assert ledger(frame(spark, []), tmp_path / "state").collect() == []
+    assert count_versions(tmp_path / "state") == 0
+
+
+def test_without_order_by_partitions_follow_each_other(spark: SparkSession, tmp_path: Path) -> None:
+    events = [put(0, 1, 100), *(move(number, 1, 2, number) for number in range(1, 60))]
+    outcomes = ledger(frame(spark, events, partitions=5), tmp_path / "state", order_by=None)
+    expected = Books().run(events, ordered=False)
+    assert collected(outcomes) == expected.outcomes
+    assert balances(spark, tmp_path / "state") == expected.balances
+
+
+def test_one_transaction_needs_no_transaction_column_and_only_its_own_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = spark.createDataFrame([(1, 5), (1, 6)], "dst long, amount long")
+    rows = transact(events, [deposit], state=tmp_path / "state").orderBy("result").collect()
+    assert [row.result for row in rows] == [5, 11]
+    assert transact(events, deposit, state=tmp_path / "state").count() == 2  # type: ignore[arg-type]
+
+
+def test_batches_and_their_outcomes_can_be_joined_and_chained(spark: SparkSession, tmp_path: Path) -> None:
+    """Outcomes are an ordinary DataFrame: those of one program may be the events of another."""
+    first = ledger(frame(spark, EVENTS), tmp_path / "first")
+    refused = first.where("not committed").drop("committed", "reason", "result")
+    second = transact(refused.drop("transaction", "src"), [deposit], state=tmp_path / "second", order_by="ts")
+    joined = second.join(first.select("event", "reason"), "event").select("event", first["reason"])
+    expected = Books().run(EVENTS)
+    aborted = {event for event, outcome in expected.outcomes.items() if not outcome[0]}
+    assert {row.event: row.reason for row in joined.collect()} == dict.fromkeys(aborted, "insufficient funds")
+    assert sum(balances(spark, tmp_path / "second").values()) == sum(
+        event["amount"] for event in EVENTS if event["event"] in aborted
+    )
+
+
+def test_two_batch_jobs_on_one_state_in_one_plan_follow_each_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    left = ledger(frame(spark, [put(1, 1, 10)]), tmp_path / "state")
+    right = ledger(frame(spark, [put(2, 1, 10)]), tmp_path / "state")
+    found = collected(left.union(right))
+    assert sorted(result for _, _, result in found.values()) == [10, 20]
+    assert balances(spark, tmp_path / "state") == {1: 20}
+
+
+def test_initial_takes_an_arrow_table_too(spark: SparkSession, tmp_path: Path) -> None:
+    rows: Any = pa.table({"id": [1, 2], "balance": [100, 0]})
+    outcomes = ledger(frame(spark, [move(1, 1, 2, 30)]), tmp_path / "state", initial={Account: rows})
+    assert collected(outcomes) == {1: (True, None, 70)}
+
+
+def test_large_batches_come_back_whole(spark: SparkSession, tmp_path: Path) -> None:
+    count = 300_000
+    events = spark.range(count).selectExpr(
+        "id as event", "id as ts", "if(id % 3 = 0, 'transfer', 'deposit') as transaction",
+        "id % 1000 as src", "(id * 7) % 1000 as dst", "id % 100 as amount",
+    )  # fmt: skip
+    outcomes = ledger(events, tmp_path / "state").cache()
+    assert outcomes.count() == count
+    assert outcomes.select("event").distinct().count() == count
+    money = outcomes.where("committed and transaction = 'deposit'").agg({"amount": "sum"}).collect()[0][0]
+    assert sum(balances(spark, tmp_path / "state").values()) == money
+    outcomes.unpersist()
+
+
+def test_the_program_of_these_tests_is_what_the_names_say() -> None:
+    assert [transaction.__name__ for transaction in PROGRAM] == [transfer.__name__, deposit.__name__]

@@ -1,0 +1,181 @@
+"""The command line: help is quick and complete, state commands work on real files, errors are messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidegate.cli import app
+from tidegate.commands import stored_rows
+from tidegate.durability import ownership
+from tidegate.durability.ownership import Owner
+from tidegate.durability.versions import VersionStore
+
+from .commands.stored import ACCOUNT, SEAT, info, make_state
+
+COMMANDS = (
+    "demo", "warm", "state ls", "state show", "state diff", "state verify", "state release",
+    "bench limit", "bench spark", "bench work",
+)  # fmt: skip
+
+
+def tidegate(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+
+
+def told(*arguments: str) -> Any:
+    """What a command prints as JSON."""
+    result = tidegate(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> VersionStore:
+    return make_state(tmp_path / "state")
+
+
+@pytest.fixture
+def path(store: VersionStore) -> str:
+    return store.storage.path
+
+
+def test_the_version_is_printed() -> None:
+    assert tidegate("--version").stdout.strip() == "tidegate 0.1.0"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_what_it_does(command: str) -> None:
+    result = tidegate(*command.split(), "--help")
+    assert result.exit_code == 0 and "Usage:" in result.stdout
+    if command != "warm":
+        assert "tidegate " in result.stdout.split("Usage:", 1)[1].split("\n", 1)[1], "an example is missing"
+
+
+def test_help_imports_neither_spark_nor_numba() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from tidegate.cli import app\n"
+        "assert CliRunner().invoke(app, ['demo', '--help']).exit_code == 0\n"
+        "print([name for name in ('pyspark', 'matplotlib', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+class TestStateLs:
+    def test_versions_are_listed_with_what_made_them(self, path: str) -> None:
+        listed = told("state", "ls", path)
+        assert [version["version"] for version in listed["versions"]] == [1, 2, 3]
+        assert listed["versions"][2]["rows"] == {"Account": 1, "Seat": 1}
+        assert listed["owner"] is None
+
+    def test_the_table_names_tables_query_and_owner(self, path: str) -> None:
+        shown = tidegate("state", "ls", path).stdout
+        assert "Account 1, Seat 1" in shown and "01234567" in shown and "owned by no query" in shown
+
+    def test_no_state_is_a_message_and_not_a_traceback(self, tmp_path: Path) -> None:
+        result = tidegate("state", "ls", str(tmp_path / "nothing"))
+        assert result.exit_code == 1
+        assert "there is no state here" in result.stderr and "Traceback" not in result.output
+
+
+class TestStateShow:
+    def test_the_newest_rows_are_shown(self, path: str) -> None:
+        rows = told("state", "show", path, "--table", "Account")
+        assert rows == [{"id": 2, "balance": 80}, {"id": 3, "balance": 5}]
+
+    def test_an_older_version_and_one_key(self, path: str) -> None:
+        rows = told("state", "show", path, "--table", "Account", "--version", "1", "--key", "1")
+        assert rows == [{"id": 1, "balance": 100}]
+
+    def test_a_limit_says_what_it_leaves_out(self, path: str) -> None:
+        shown = tidegate("state", "show", path, "--table", "Account", "--limit", "1").stdout
+        assert "Account: 2 rows" in shown and "and 1 more" in shown
+
+    def test_an_unknown_table_names_those_that_there_are(self, path: str) -> None:
+        result = tidegate("state", "show", path, "--table", "Saet")
+        assert result.exit_code == 1 and "Account, Seat" in result.stderr
+
+
+class TestStateDiff:
+    def test_what_changed_between_two_versions(self, path: str) -> None:
+        found = told("state", "diff", path, "1", "3", "--table", "Account")
+        assert [(each["key"]["id"], each["what"]) for each in found] == [
+            (1, "removed"), (2, "changed"), (3, "added"),
+        ]  # fmt: skip
+
+    def test_the_empty_state_is_version_zero(self, path: str) -> None:
+        found = told("state", "diff", path, "0", "1")
+        assert [each["what"] for each in found] == ["added", "added"]
+
+    def test_the_table_shows_only_the_fields_that_differ(self, path: str) -> None:
+        shown = tidegate("state", "diff", path, "1", "2").stdout
+        assert "balance=50" in shown and "balance=80" in shown and "id=2" not in shown
+        assert "1 added, 0 removed, 1 changed" in shown
+
+
+class TestStateVerify:
+    def test_sound_files_are_all_ticked(self, store: VersionStore, path: str) -> None:
+        tables = {
+            "Account": stored_rows.rows_at(store, ACCOUNT, 3),
+            "Seat": stored_rows.rows_at(store, SEAT, 3),
+        }
+        store.snapshot(info(3, ACCOUNT, SEAT), tables)
+        report = told("state", "verify", path)
+        assert report["sound"] and len(report["files"]) == 4
+        assert "versions 1 to 3 can be read" in tidegate("state", "verify", path).stdout
+
+    @pytest.mark.parametrize("damage", ["flip", "truncate"])
+    def test_a_damaged_file_is_named(self, path: str, damage: str) -> None:
+        file = Path(path) / "000000000002.change"
+        data = bytearray(file.read_bytes())
+        if damage == "flip":
+            data[-100] ^= 1
+        file.write_bytes(data if damage == "flip" else data[:-64])
+        result = tidegate("state", "verify", path, "--json")
+        assert result.exit_code == 1
+        wrong = [each for each in json.loads(result.stdout)["files"] if each["problem"]]
+        assert [each["name"] for each in wrong] == ["000000000002.change"]
+
+    def test_a_hole_in_the_history_is_found(self, path: str) -> None:
+        (Path(path) / "000000000002.change").unlink()
+        result = tidegate("state", "verify", path)
+        assert result.exit_code == 1 and "000000000002.change is missing" in result.stdout
+
+    def test_a_renamed_file_is_not_believed(self, path: str) -> None:
+        (Path(path) / "000000000003.change").rename(Path(path) / "000000000004.change")
+        result = tidegate("state", "verify", path, "--json")
+        assert result.exit_code == 1
+        assert "renamed or copied" in json.loads(result.stdout)["files"][-1]["problem"]
+
+
+class TestStateRelease:
+    def test_an_owner_on_another_machine_is_released(self, store: VersionStore, path: str) -> None:
+        ownership.claim(store.storage, Owner("q", "elsewhere", 1, 1.0, "ledger"))
+        assert told("state", "release", path)["released"]
+        assert ownership.current(store.storage) is None
+
+    def test_a_running_owner_is_kept_unless_forced(self, store: VersionStore, path: str) -> None:
+        ownership.claim(store.storage, Owner.of_this_process("q", "ledger"))
+        refused = tidegate("state", "release", path)
+        assert refused.exit_code == 1 and f"process {os.getpid()}" in refused.stderr
+        assert ownership.current(store.storage) is not None
+        assert told("state", "release", path, "--force")["released"]
+
+    def test_nothing_to_release_is_no_error(self, path: str) -> None:
+        result = tidegate("state", "release", path)
+        assert result.exit_code == 0 and "nothing to release" in result.stdout
+
+
+def test_the_demo_does_not_write_into_a_folder_with_something_in_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = tidegate("demo", "--keep", str(tmp_path))
+    assert result.exit_code == 1 and "required a new or an empty folder" in result.stderr
+    assert [child.name for child in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,126 @@
+"""The public surface, used exactly as it is promised: the part that needs no Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import tidegate as tg
+
+from .strategies import STRATEGIES
+
+
+@tg.table(key="id")
+class Account:
+    id: int
+    balance: int = 0  # cents; the default is what an absent row reads as
+
+
+@tg.transaction
+def transfer(src: Account, dst: Account, amount: int) -> int:
+    tg.require(src.balance >= amount, "insufficient funds")
+    src.balance -= amount
+    dst.balance += amount
+    return src.balance
+
+
+@tg.transaction
+def deposit(dst: Account, amount: int) -> int:
+    dst.balance += amount
+    return dst.balance
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_engine_as_the_design_writes_it(strategy: str) -> None:
+    engine = tg.Engine([transfer, deposit], strategy=strategy, workers=2, directory=None)
+    engine.load(Account, pa.table({"id": [1, 2], "balance": [100, 0]}))
+    outcomes = engine.run(
+        pa.table(
+            {
+                "transaction": ["transfer", "deposit", "transfer"],
+                "src": [1, None, 2],
+                "dst": [2, 1, 1],
+                "amount": [60, 5, 1000],
+            }
+        ),
+        order_by=None,
+    )
+    assert outcomes.to_pydict() == {
+        "transaction": ["transfer", "deposit", "transfer"],
+        "src": [1, None, 2],
+        "dst": [2, 1, 1],
+        "amount": [60, 5, 1000],
+        "committed": [True, True, False],
+        "reason": [None, None, "insufficient funds"],
+        "result": [40, 45, None],
+    }
+    outcome = engine.execute(transfer, src=1, dst=2, amount=30)
+    assert outcome == tg.Outcome(committed=True, reason=None, result=15)
+    assert engine.execute(transfer, src=1, dst=2, amount=30) == tg.Outcome(False, "insufficient funds", None)
+    assert engine.read(Account, 1) == {"id": 1, "balance": 15}
+    assert engine.read(Account, 3) is None
+    assert engine.scan(Account).to_pydict() == {"id": [1, 2], "balance": [15, 90]}
+    assert engine.last_batch is not None
+
+
+def test_the_default_strategy_is_adaptive() -> None:
+    engine = tg.Engine([deposit])
+    assert engine.run(pa.table({"dst": [1], "amount": [5]}))["result"].to_pylist() == [5]
+
+
+def test_a_strategy_that_does_not_exist_is_refused_with_the_choices() -> None:
+    with pytest.raises((tg.TidegateError, ValueError), match=r"(?s)fastest.*serial") as error:
+        tg.Engine([deposit], strategy="fastest")
+    assert "adaptive" in str(error.value)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_workers_must_be_positive(workers: int) -> None:
+    with pytest.raises((tg.TidegateError, ValueError), match="workers"):
+        tg.Engine([deposit], workers=workers)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "table", "transaction", "require", "abort", "delete", "Abort", "Engine", "Outcome", "TidegateError",
+        "DefinitionError", "InputError", "LimitExceeded", "StorageCorrupted", "RecoveryImpossible", "StateOwned",
+    ],
+)  # fmt: skip
+def test_the_names_are_public(name: str) -> None:
+    assert hasattr(tg, name)
+    assert name in tg.__all__
+
+
+def test_all_is_sorted_and_true() -> None:
+    assert list(tg.__all__) == sorted(tg.__all__)
+    assert all(hasattr(tg, name) for name in tg.__all__)
+
+
+def test_different_return_types_give_a_struct_with_one_field_per_transaction() -> None:
+    @tg.transaction
+    def look(src: Account) -> float:
+        return src.balance / 2
+
+    @tg.transaction
+    def touch(src: Account) -> None:
+        src.balance += 0
+
+    engine = tg.Engine([deposit, look, touch])
+    events = {
+        "transaction": ["deposit", "look", "touch", "look"],
+        "dst": [1, None, None, None],
+        "src": [None, 1, 1, None],
+        "amount": [5, None, None, None],
+    }
+    outcomes = engine.run(pa.table(events))
+    assert outcomes.schema.field("result").type == pa.struct(
+        [("deposit", pa.int64()), ("look", pa.float64())]
+    )
+    assert outcomes["result"].to_pylist() == [
+        {"deposit": 5, "look": None},
+        {"deposit": None, "look": 2.5},
+        None,
+        None,
+    ]
+    assert outcomes["committed"].to_pylist() == [True, True, True, False]

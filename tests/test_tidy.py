@@ -1,0 +1,283 @@
+"""The rules of this repository that a machine can check, each with the reason why it is a rule.
+
+Everything is read as text or parsed with `ast`; nothing of the package is imported except its public
+face. A rule that fails names the file and the line, so it can be mended without reading this file.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "tidegate"
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 80
+
+# Bottom first. A module imports from its own layer or from one below; the names are the first part
+# of the module's path under `tidegate`.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("foundation",),
+    ("operations", "api"),
+    ("compiler", "engine"),
+    ("durability",),
+    ("embedding", "spark"),
+    ("workloads", "testing"),
+    ("benchmarks", "commands", "cli", "__main__"),
+)
+LAYER_OF = {name: height for height, names in enumerate(LAYERS) for name in names}
+
+# They meet in `operations` only: either can be replaced without touching the other.
+STRANGERS = {("compiler", "engine"), ("engine", "compiler")}
+
+# One door to each outside world.
+DOORS = {
+    "numba": ("foundation/jit.py",),
+    "llvmlite": ("foundation/",),
+    "pyspark": ("spark/",),
+    "py4j": ("spark/",),
+    "typer": ("cli.py", "commands/"),
+}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file: its dotted name, its syntax tree and what it imports."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        parts = self.path.relative_to(SOURCE).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def place(self) -> str:
+        """The path inside the package, as DOORS spells it."""
+        return self.path.relative_to(PACKAGE).as_posix()
+
+    @property
+    def part(self) -> str:
+        """The first part of the name under `tidegate`; empty for the package's own `__init__`."""
+        return "".join(self.name.split(".")[1:2])
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, filename=str(self.path))
+
+    @cached_property
+    def imports(self) -> list[tuple[int, str]]:
+        """(line, dotted name) of everything imported at run time, wherever the import stands."""
+        typing_only = {
+            id(node)
+            for block in ast.walk(self.tree)
+            if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+            for statement in block.body
+            for node in ast.walk(statement)
+        }
+        found: list[tuple[int, str]] = []
+        for node in ast.walk(self.tree):
+            if id(node) in typing_only:
+                continue
+            if isinstance(node, ast.Import):
+                found += [(node.lineno, alias.name) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                source = self._absolute(node)
+                found += [(node.lineno, f"{source}.{alias.name}") for alias in node.names]
+        return found
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.path.relative_to(SOURCE).parts[: -node.level]
+        return ".".join((*parts, node.module) if node.module else parts)
+
+
+MODULES = [Module(path) for path in sorted(PACKAGE.rglob("*.py"))]
+
+
+def each_module() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("module", MODULES, ids=lambda module: module.place)
+
+
+@each_module()
+def test_imports_only_go_down(module: Module) -> None:
+    if not module.part:
+        return  # the package's public face gathers from all layers that it exports
+    assert module.part in LAYER_OF, f"{module.place}: name its layer in LAYERS"
+    wrong = []
+    for line, imported in module.imports:
+        parts = imported.split(".")
+        if parts[0] != "tidegate" or len(parts) < 2:
+            continue
+        target = parts[1]
+        if target not in LAYER_OF:
+            # A public name (`from tidegate import Engine`): as high as the embedding layer.
+            target = "embedding"
+        if LAYER_OF[target] > LAYER_OF[module.part] or (module.part, target) in STRANGERS:
+            wrong.append(f"{module.path}:{line}: {module.part} must not import {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+@each_module()
+def test_each_outside_world_has_one_door(module: Module) -> None:
+    wrong = [
+        f"{module.path}:{line}: {imported} may be imported only in {', '.join(DOORS[outside])}"
+        for line, imported in module.imports
+        for outside in [imported.split(".", 1)[0]]
+        if outside in DOORS and not module.place.startswith(DOORS[outside])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@each_module()
+def test_workloads_use_the_public_api_only(module: Module) -> None:
+    """They are our first users: what they cannot write, no user can."""
+    if module.part != "workloads":
+        return
+    wrong = [
+        f"{module.path}:{line}: {imported}"
+        for line, imported in module.imports
+        if re.match(r"tidegate\.(?!workloads\b)[a-z_]+\.", imported)
+        or re.fullmatch(rf"tidegate\.({'|'.join(set(LAYER_OF) - {'workloads'})})", imported)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@each_module()
+def test_every_module_says_what_it_is_for(module: Module) -> None:
+    assert ast.get_docstring(module.tree), f"{module.path}:1: no module docstring"
+
+
+@each_module()
+def test_nothing_reads_the_environment_at_import(module: Module) -> None:
+    """A module that does cannot be imported in a test or a worker with other settings."""
+    wrong = [
+        f"{module.path}:{node.lineno}: {ast.unparse(node)}"
+        for statement in module.tree.body
+        for node in _runs_at_import(statement)
+        if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv", "environb"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _runs_at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a statement that are evaluated when the module is imported."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
+            yield from ast.walk(part)
+        return
+    if isinstance(node, ast.Lambda):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _runs_at_import(child)
+
+
+@each_module()
+def test_files_and_functions_fit(module: Module) -> None:
+    lines = module.text.count("\n")
+    assert lines <= FILE_LINES_MAX, f"{module.path}: {lines} lines, at most {FILE_LINES_MAX}: split it"
+    long = [
+        f"{module.path}:{node.lineno}: {node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for length in [(node.end_lineno or node.lineno) - node.lineno + 1]
+        if length > FUNCTION_LINES_MAX
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_no_module_is_dead() -> None:
+    """Each module is imported by another one, by a test or by the command line's entry points."""
+    used: set[str] = {"tidegate", "tidegate.cli", "tidegate.__main__"}
+    readers = [*MODULES, *(Module(path) for path in sorted((ROOT / "tests").rglob("*.py")))]
+    for reader in readers:
+        text = reader.path.read_text()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                used.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                source = reader._absolute(node) if node.level else node.module or ""
+                used.add(source)
+                used.update(f"{source}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                # Commands name the modules that they load when asked; scripts are run with -m.
+                used.update(re.findall(r"\btidegate(?:\.\w+)+", node.value))
+    dead = [str(module.path) for module in MODULES if module.name not in used and not _has_parts(module)]
+    assert not dead, "imported by nothing: " + ", ".join(dead)
+
+
+def _has_parts(module: Module) -> bool:
+    """A package's `__init__` lives as long as the modules in its folder do."""
+    return module.path.name == "__init__.py" and len(list(module.path.parent.rglob("*.py"))) > 1
+
+
+def test_every_test_file_mirrors_a_source_file_or_says_why_not() -> None:
+    """A reader finds a module's tests by its name; tests of behaviour across modules have a docstring."""
+    wrong = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        mirrored = PACKAGE / path.relative_to(ROOT / "tests").parent / path.name.removeprefix("test_")
+        is_package = mirrored.with_suffix("").is_dir()
+        if not mirrored.exists() and not is_package and not ast.get_docstring(ast.parse(path.read_text())):
+            wrong.append(str(path))
+    assert not wrong, "mirror no module and have no docstring: " + ", ".join(wrong)
+
+
+def test_the_public_names_are_sorted_and_complete() -> None:
+    import tidegate
+
+    assert list(tidegate.__all__) == sorted(tidegate.__all__)
+    missing = [name for name in tidegate.__all__ if not hasattr(tidegate, name)]
+    assert not missing, f"in __all__ but not there: {missing}"
+    tree = next(module for module in MODULES if module.name == "tidegate").tree
+    exported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tidegate")
+        for alias in node.names
+    }
+    private = {name for name in exported if name.startswith("_")}
+    assert exported - private <= set(tidegate.__all__), "imported in __init__ but not in __all__"
+
+
+PUBLISHED = [
+    path
+    for pattern in ("src/**/*", "tests/**/*", "docs/**/*", "examples/**/*", ".ci/*", "*")
+    for path in sorted(ROOT.glob(pattern))
+    if path.is_file()
+    and path.suffix in {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ".json", ".sh", ""}
+    and path.name not in {"LICENSE", "test_tidy.py", ".git"}
+    and "__pycache__" not in path.parts
+]
+
+# What belongs to one machine or to how the work was organised says nothing to a reader.
+FORBIDDEN = {
+    "a path of one machine": re.compile(r"(?<![\w.])/(?:work|root|tmp)/|/home/\w+/"),
+    "an issue tracker": re.compile(r"\b(?:issue|ticket)s? #?\d+\b|\b(?:TODO|FIXME|XXX)\b"),
+    "a working session": re.compile(r"\b(?:last|next|previous|earlier) session\b|\bsession \d+\b"),
+    "a package registry's address": re.compile(r"https?://(?:[\w-]+\.)*(?:pypi|pythonhosted)\.org"),
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_published_files_do_not_mention(what: str) -> None:
+    wrong = [
+        f"{path}:{number}: {line.strip()[:100]}"
+        for path in PUBLISHED
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1)
+        if FORBIDDEN[what].search(line)
+    ]
+    assert not wrong, f"{what}:\n" + "\n".join(wrong)

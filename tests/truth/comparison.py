@@ -1,0 +1,277 @@
+"""Runs a random case through the engine and compares every bit with the oracle.
+
+What is compared after each batch: the events' own columns (untouched, in input order), `committed`,
+`reason`, `result`, and every table in full. Floats are compared by their bits; all NaNs are one value.
+
+    oracle                 once per case, batch by batch
+    same batches           engine.run with the case's order_by, compared after each batch
+    other cuts             the same events, already in order, cut into batches elsewhere
+    one by one             engine.execute for each event
+
+A `Mismatch` says what differed first; `explain` shows the program and the events beside it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import struct
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import tidegate as tg
+
+from .choices import Choices
+from .oracle import Oracle, Outcome
+from .random_events import Batch, Case, Event
+from .random_expressions import TableSpec
+from .random_programs import ColumnSpec, Program
+
+ARROW = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+_numbers = itertools.count()
+
+
+class Mismatch(AssertionError):
+    """The engine and the oracle disagree."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the oracle says: outcomes and tables after each batch."""
+
+    outcomes: list[list[Outcome]]
+    tables: list[dict[str, list[Event]]]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One way to run a case."""
+
+    strategy: str = "serial"
+    workers: int = 1
+    interpreted: bool = False
+    batching: str = "same"
+
+
+def expectation(case: Case) -> Expected:
+    oracle = Oracle(case.program.source)
+    for name, rows in case.loads.items():
+        if name in oracle.tables:
+            oracle.load(name, rows)
+    expected = Expected([], [])
+    for batch in case.batches:
+        expected.outcomes.append(oracle.run(batch.events, batch.order_by))
+        expected.tables.append({name: oracle.scan(name) for name in oracle.tables})
+    return expected
+
+
+@contextmanager
+def imported(source: str) -> Iterator[types.ModuleType]:
+    """The program as a module whose source `inspect` can find."""
+    name = f"random_program_{next(_numbers)}"
+    filename = f"<{name}>"
+    module = types.ModuleType(name)
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    sys.modules[name] = module
+    try:
+        exec(compile(source, filename, "exec"), module.__dict__)
+        yield module
+    finally:
+        del sys.modules[name], linecache.cache[filename]
+
+
+def check(case: Case, configuration: Configuration, expected: Expected, cuts: Choices) -> None:
+    """Raises Mismatch where the engine differs from what is expected."""
+    program = case.program
+    with imported(program.interpreted if configuration.interpreted else program.source) as module:
+        transactions = [getattr(module, spec.name) for spec in program.transactions]
+        engine = tg.Engine(transactions, strategy=configuration.strategy, workers=configuration.workers)
+        used = _used_tables(program)
+        for table in used:
+            rows = case.loads[table.name]
+            engine.load(getattr(module, table.name), pa.Table.from_pylist(rows, table_schema(table)))
+        if configuration.batching == "same":
+            for number, batch in enumerate(case.batches):
+                outcomes = _run(engine, case, batch)
+                compare_outcomes(program, outcomes, batch, expected.outcomes[number], f"batch {number}")
+                _compare_tables(engine, module, used, expected.tables[number], f"batch {number}")
+            return
+        events, outcomes_wanted = _in_order(case, expected)
+        if configuration.batching == "execute":
+            _execute_each(engine, module, program, events, outcomes_wanted)
+        else:
+            _run_cuts(engine, case, events, outcomes_wanted, cuts)
+        if case.batches:
+            _compare_tables(engine, module, used, expected.tables[-1], "after all")
+
+
+def _run_cuts(engine: Any, case: Case, events: list[Event], wanted: list[Outcome], cuts: Choices) -> None:
+    start = 0
+    while start < len(events):
+        stop = start + 1 + cuts.below(len(events) - start)
+        batch = Batch(events[start:stop], None)
+        compare_outcomes(
+            case.program, _run(engine, case, batch), batch, wanted[start:stop], f"events {start} to {stop}"
+        )
+        start = stop
+
+
+def _execute_each(
+    engine: Any, module: Any, program: Program, events: list[Event], wanted: list[Outcome]
+) -> None:
+    specs = {spec.name: spec for spec in program.transactions}
+    for position, (event, want) in enumerate(zip(events, wanted, strict=True)):
+        name = event.get("transaction", program.transactions[0].name)
+        if name not in specs:
+            continue
+        arguments = {column.name: event[column.name] for column, _ in specs[name].parameters}
+        got = engine.execute(getattr(module, name), **arguments)
+        got_plain = (got.committed, got.reason, plain(got.result))
+        if got.reason in want.faults and not got.committed:
+            continue
+        if bits(got_plain) != bits((want.committed, want.reason, want.result)):
+            raise Mismatch(f"execute of event {position} {event}: expected {want}, got {got}")
+
+
+def _used_tables(program: Program) -> list[TableSpec]:
+    used = {table.name: table for spec in program.transactions for _, table in spec.parameters if table}
+    return list(used.values())
+
+
+def _in_order(case: Case, expected: Expected) -> tuple[list[Event], list[Outcome]]:
+    """All events in the order in which they run; those without a place in the order are left out."""
+    events: list[Event] = []
+    outcomes: list[Outcome] = []
+    for batch, wanted in zip(case.batches, expected.outcomes, strict=True):
+        positions = [
+            p for p, e in enumerate(batch.events) if not batch.order_by or e[batch.order_by] is not None
+        ]
+        if batch.order_by:
+            positions.sort(key=lambda position: batch.events[position][batch.order_by])
+        events += [batch.events[position] for position in positions]
+        outcomes += [wanted[position] for position in positions]
+    return events, outcomes
+
+
+# Arrow.
+
+
+def _key_type(kinds: Sequence[tuple[str, str]]) -> pa.DataType:
+    if len(kinds) == 1:
+        return ARROW[kinds[0][1]]
+    return pa.struct([(name, ARROW[kind]) for name, kind in kinds])
+
+
+def column_type(column: ColumnSpec) -> pa.DataType:
+    return pa.list_(_key_type(column.kinds)) if column.is_list else _key_type(column.kinds)
+
+
+def table_schema(table: TableSpec) -> pa.Schema:
+    return pa.schema([(name, ARROW[kind]) for name, kind, _ in table.fields])
+
+
+def events_table(case: Case, batch: Batch) -> pa.Table:
+    fields = [pa.field("note", pa.string())]
+    if case.has_transaction_column:
+        fields.append(pa.field("transaction", pa.string()))
+    if any("ts" in event for event in batch.events) or batch.order_by:
+        fields.append(pa.field("ts", pa.int64()))
+    fields += [pa.field(column.name, column_type(column)) for column in case.program.columns]
+    rows = [{"note": f"event {number}", **event} for number, event in enumerate(batch.events)]
+    return pa.Table.from_pylist(rows, pa.schema(fields))
+
+
+def _run(engine: Any, case: Case, batch: Batch) -> pa.Table:
+    events = events_table(case, batch)
+    outcomes = engine.run(events, order_by=batch.order_by)
+    kept = outcomes.drop_columns(["committed", "reason", "result"])
+    if kept.schema != events.schema or bits(kept.to_pylist()) != bits(events.to_pylist()):
+        raise Mismatch(f"the events' own columns changed: {events.schema} became {outcomes.schema}")
+    return outcomes
+
+
+# Comparison.
+
+
+def bits(value: Any) -> Any:
+    """A value in a form in which equality means the same bits; every NaN is the same."""
+    if isinstance(value, float):
+        return "nan" if value != value else struct.pack(">d", value)
+    if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
+        return (type(value).__name__, value)
+    if isinstance(value, dict):
+        return {name: bits(item) for name, item in value.items()}
+    return [bits(item) for item in value]
+
+
+def plain(result: Any) -> Any:
+    """A NamedTuple or dataclass as a dict."""
+    if hasattr(result, "_asdict"):
+        return result._asdict()
+    return dict(vars(result)) if hasattr(result, "__dict__") else result
+
+
+def result_type(program: Program) -> tuple[pa.DataType, bool]:
+    """The result column's type, and whether it has one field per transaction."""
+    kinds = {spec.name: spec.returns for spec in program.transactions if spec.returns is not None}
+    arrow = {
+        name: ARROW[kind]
+        if isinstance(kind, str)
+        else pa.struct([(f"member_{number}", ARROW[part]) for number, part in enumerate(kind[1])])
+        for name, kind in kinds.items()
+    }
+    if len(set(kinds.values())) <= 1:
+        return next(iter(arrow.values()), pa.int64()), False
+    return pa.struct(list(arrow.items())), True
+
+
+def compare_outcomes(
+    program: Program, got: pa.Table, batch: Batch, wanted: list[Outcome], where: str
+) -> None:
+    expected_type, by_transaction = result_type(program)
+    if got.schema.field("result").type != expected_type:
+        raise Mismatch(f"result type: expected {expected_type}, got {got.schema.field('result').type}")
+    if got.schema.field("committed").type != pa.bool_() or got.schema.field("reason").type != pa.string():
+        raise Mismatch(f"outcome types: got {got.schema}")
+    committed, reasons, results = (got[name].to_pylist() for name in ("committed", "reason", "result"))
+    if len(committed) != len(wanted):
+        raise Mismatch(f"{where}: expected {len(wanted)} outcomes, got {len(committed)}")
+    for position, want in enumerate(wanted):
+        result = want.result
+        if by_transaction and result is not None:
+            name = batch.events[position]["transaction"]
+            result = {field.name: result if field.name == name else None for field in expected_type}
+        have = (committed[position], reasons[position], results[position])
+        if have[1] in want.faults and have[::2] == (False, None):
+            continue
+        if bits(have) != bits((want.committed, want.reason, result)):
+            event = batch.events[position]
+            raise Mismatch(f"{where}, event {position} {event}:\n  expected {want}\n  got      {have}")
+
+
+def _compare_tables(
+    engine: Any, module: Any, used: list[TableSpec], wanted: dict[str, list[Event]], where: str
+) -> None:
+    for table in used:
+        scanned = engine.scan(getattr(module, table.name))
+        if scanned.schema.remove_metadata().names != [name for name, _, _ in table.fields]:
+            raise Mismatch(f"scan of {table.name}: got columns {scanned.schema.names}")
+        got = scanned.to_pylist()
+        if bits(got) != bits(wanted[table.name]):
+            raise Mismatch(f"{where}, table {table.name}:\n  expected {wanted[table.name]}\n  got      {got}")
+
+
+def explain(case: Case) -> str:
+    """The whole case as text: source, loads and batches."""
+    lines = [case.program.source]
+    lines += [f"load {name}: {rows}" for name, rows in case.loads.items()]
+    for batch in case.batches:
+        lines.append(f"batch, order_by={batch.order_by}:")
+        lines += [f"  {event}" for event in batch.events]
+    return "\n".join(lines)

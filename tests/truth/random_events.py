@@ -1,0 +1,136 @@
+"""Random events and rows for a random program: few hot keys, and every kind of bad event.
+
+A `Case` is a program with rows to load and batches to run. Keys come from a small pool per kind, so
+that transactions meet on the same rows; the pools hold the nasty ones as well (both ends of 64 bits,
+minus zero, infinities, empty strings, strings with a zero byte). Bad events are rare but present:
+null and NaN keys, null parameters, unknown and null names, a null where the order is read from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .choices import Choices
+from .random_programs import ColumnSpec, Program, random_program
+
+KEYS: dict[str, list[Any]] = {
+    "int": [1, 2, 3, 0, -1, 7, 2**63 - 1, -(2**63), 10**12, -(2**63) + 1],
+    "str": ["a", "b", "", "käse", "a\0", "key with spaces", "A", "a" * 40],
+    "float": [1.0, 0.5, 0.0, -0.0, -2.5, math.inf, -math.inf, 1e300, 5e-324],
+    "bool": [True, False],
+}
+VALUES: dict[str, list[Any]] = {
+    "int": [1, 0, 2, 5, -1, 3, 10, -7, 100, 50],
+    "float": [1.0, 0.0, 0.5, -1.5, 2.0, 0.1, 10.0, -0.0, 3.7],
+    "bool": [True, False],
+    "str": ["a", "b", "", "käse", "a longer string of text", "other"],
+}
+EDGES: dict[str, list[Any]] = {
+    "int": [2**63 - 1, -(2**63), 2**62, 2**53 + 1, -(2**31), 4611686018427387905],
+    "float": [math.nan, math.inf, -math.inf, 1e308, -1e308, 9007199254740993.0, 9.223372036854776e18, 5e-324],
+    "bool": [True, False],
+    "str": ["a\0b", "\U0001f600", " "],
+}
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Events in the order in which they arrive, and the column that orders them, if any."""
+
+    events: list[Event]
+    order_by: str | None
+
+
+@dataclass
+class Case:
+    """One comparison: a program, rows loaded before the first batch, and batches."""
+
+    program: Program
+    loads: dict[str, list[Event]] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+    has_transaction_column: bool = True
+    drawn: Sequence[int] = ()
+
+
+def random_case(choices: Choices) -> Case:
+    program = random_program(choices)
+    case = Case(program)
+    single = len(program.transactions) == 1
+    case.has_transaction_column = not (single and choices.chance(50))
+    pools = {
+        kind: [keys[0], *(choices.pick(keys) for _ in range(choices.between(0, 5)))]
+        for kind, keys in KEYS.items()
+    }
+    _add_loads(choices, case, pools)
+    order_by = choices.weighted([(3, None), (2, "ts")])
+    for _ in range(choices.weighted([(3, 1), (3, 2), (2, 3)])):
+        size = choices.weighted([(1, 1), (4, 8), (4, 20), (3, 40), (1, 0)])
+        case.batches.append(Batch([_event(choices, case, pools, order_by) for _ in range(size)], order_by))
+    case.drawn = choices.drawn
+    return case
+
+
+def _value(choices: Choices, kind: str, wild: int) -> Any:
+    return choices.pick(EDGES[kind] if choices.chance(wild) else VALUES[kind])
+
+
+def _add_loads(choices: Choices, case: Case, pools: dict[str, list[Any]]) -> None:
+    for table in case.program.tables:
+        rows: dict[tuple[Any, ...], Event] = {}
+        for _ in range(choices.weighted([(1, 0), (2, 3), (2, 6)])):
+            row = {
+                name: choices.pick(pools[kind])
+                if name in table.key
+                else _value(choices, kind, case.program.wild)
+                for name, kind, _ in table.fields
+            }
+            rows[tuple(row[name] for name in table.key)] = row
+        case.loads[table.name] = list(rows.values())
+
+
+def _event(choices: Choices, case: Case, pools: dict[str, list[Any]], order_by: str | None) -> Event:
+    program = case.program
+    event: Event = {}
+    chosen = choices.pick(program.transactions)
+    if case.has_transaction_column:
+        event["transaction"] = chosen.name
+        if choices.chance(2):
+            event["transaction"] = choices.pick(["unknown", None, "", "transaction_00"])
+    if order_by is not None:
+        event[order_by] = None if choices.chance(1) else choices.between(0, 30)
+    needed = {column.name for column, _ in chosen.parameters}
+    for column in program.columns:
+        # A column that the named transaction does not take may hold anything, a null above all.
+        unused_null = column.name not in needed and choices.chance(60)
+        event[column.name] = None if unused_null else _cell(choices, column, pools, program.wild)
+    return event
+
+
+def _cell(choices: Choices, column: ColumnSpec, pools: dict[str, list[Any]], wild: int) -> Any:
+    if choices.chance(1):
+        return None
+    if not column.is_list:
+        return _item(choices, column, pools, wild)
+    return [
+        _item(choices, column, pools, wild)
+        for _ in range(choices.weighted([(2, 2), (3, 1), (3, 3), (1, 0), (1, 5)]))
+    ]
+
+
+def _item(choices: Choices, column: ColumnSpec, pools: dict[str, list[Any]], wild: int) -> Any:
+    if column.is_list and choices.chance(1):
+        return None
+    if not column.is_key:
+        return _value(choices, column.kinds[0][1], wild)
+    parts = {name: _key_part(choices, kind, pools) for name, kind in column.kinds}
+    return parts if column.is_struct else next(iter(parts.values()))
+
+
+def _key_part(choices: Choices, kind: str, pools: dict[str, list[Any]]) -> Any:
+    if choices.chance(1):
+        return math.nan if kind == "float" and choices.chance(50) else None
+    return choices.pick(pools[kind])
