@@ -45,9 +45,9 @@ soak: install ## the long tests: kills at random moments, thousands of random pr
 	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 bench: install ## all benchmarks at full size; JSON lines go to results/
-	$(BIN)/tidegate bench limit $(ARGS)
-	$(BIN)/tidegate bench spark $(ARGS)
-	$(BIN)/tidegate bench work $(ARGS)
+	@status=0; for name in limit spark work; do \
+	  $(BIN)/tidegate bench $$name $(ARGS) || status=1; \
+	done; exit $$status
 
 format: $(STAMPS)/packages ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
@@ -67,7 +67,7 @@ $(BIN)/python:
 	  version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "installing python$$version-venv"; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python$$version-venv; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python$$version-venv >/dev/null; \
 	  else \
 	    echo "This Python lacks venv: run 'sudo apt-get install python$$version-venv', then make again." >&2; \
 	    exit 1; \
@@ -88,7 +88,7 @@ $(STAMPS)/java: $(STAMPS)/packages
 	    echo "no Java 17 or newer found: installing the system's"; \
 	    apt-get update -qq || true; \
 	    for package in openjdk-17-jre-headless openjdk-21-jre-headless; do \
-	      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package && break; \
+	      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package >/dev/null && break; \
 	    done; true; \
 	  fi; }
 	@$(BIN)/python -m tidegate.spark.java >/dev/null 2>&1 || { \

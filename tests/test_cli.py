@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidegate.cli import app
-from tidegate.commands import stored_rows
-from tidegate.durability import ownership
+from tidegate.durability import ownership, stored_rows
 from tidegate.durability.ownership import Owner
 from tidegate.durability.versions import VersionStore
 
@@ -78,7 +77,12 @@ class TestStateLs:
 
     def test_the_table_names_tables_query_and_owner(self, path: str) -> None:
         shown = tidegate("state", "ls", path).stdout
-        assert "Account 1, Seat 1" in shown and "01234567" in shown and "owned by no query" in shown
+        assert (
+            "Account 1" in shown
+            and "Seat 1" in shown
+            and "01234567" in shown
+            and "owned by no query" in shown
+        )
 
     def test_no_state_is_a_message_and_not_a_traceback(self, tmp_path: Path) -> None:
         result = tidegate("state", "ls", str(tmp_path / "nothing"))
@@ -172,6 +176,33 @@ class TestStateRelease:
     def test_nothing_to_release_is_no_error(self, path: str) -> None:
         result = tidegate("state", "release", path)
         assert result.exit_code == 0 and "nothing to release" in result.stdout
+
+
+@pytest.mark.xdist_group("demo")
+def test_the_demo_runs_to_a_verdict_and_leaves_a_state_to_look_at(tmp_path: Path) -> None:
+    """In a process of its own, as a user starts it: Spark, a stream of three batches, the comparison."""
+    options = [
+        "--events",
+        "2500",
+        "--batch-rows",
+        "1000",
+        "--accounts",
+        "50",
+        "--keep",
+        str(tmp_path / "kept"),
+    ]
+    command = [sys.executable, "-m", "tidegate", "demo", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("✓") == 4 and "exactly one outcome for each of 2,500 events" in done.stdout
+    listed = told("state", "ls", str(tmp_path / "kept" / "state"))
+    assert [version["events"] for version in listed["versions"]] == [0, 1000, 1000, 500]
+    assert tidegate("state", "verify", str(tmp_path / "kept" / "state")).exit_code == 0
+
+
+@pytest.mark.parametrize("keys", ["bench", "state"])
+def test_a_group_without_a_command_shows_its_help(keys: str) -> None:
+    assert "Usage:" in tidegate(keys).output
 
 
 def test_the_demo_does_not_write_into_a_folder_with_something_in_it(tmp_path: Path) -> None:

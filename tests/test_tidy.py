@@ -101,7 +101,8 @@ class Module:
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
             return node.module or ""
-        parts = self.path.relative_to(SOURCE).parts[: -node.level]
+        root = SOURCE if self.path.is_relative_to(SOURCE) else ROOT
+        parts = self.path.relative_to(root).parts[: -node.level]
         return ".".join((*parts, node.module) if node.module else parts)
 
 

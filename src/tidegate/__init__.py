@@ -1,11 +1,11 @@
 """Tidegate: ACID transactions over shared mutable state, for PySpark streams and plain Python.
 
-    import tidegate as tg
+import tidegate as tg
 
-    @tg.table(key="id")                 a class is a table
-    @tg.transaction                     a function is a transaction; its signature is what it touches
-    tg.require, tg.abort, tg.delete     the verbs inside
-    tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
+@tg.table(key="id")                 a class is a table
+@tg.transaction                     a function is a transaction; its signature is what it touches
+tg.require, tg.abort, tg.delete     the verbs inside
+tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
 """
 
 from typing import TYPE_CHECKING, Any

@@ -36,8 +36,8 @@ class Engine:
     ... class Account:
     ...     id: int
     ...     balance: int = 0
-    >>> engine = Engine([deposit])                                              # doctest: +SKIP
-    >>> engine.run(pa.table({"dst": [1, 1], "amount": [5, 7]}))                 # doctest: +SKIP
+    >>> engine = Engine([deposit])  # doctest: +SKIP
+    >>> engine.run(pa.table({"dst": [1, 1], "amount": [5, 7]}))  # doctest: +SKIP
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Engine:
             directory: where to keep the state; None keeps it in memory only.
         """
         if strategy not in STRATEGIES:
-            raise DefinitionError(f"strategy: required one of {', '.join(STRATEGIES)}, got {strategy!r}")
-        if not isinstance(workers, int) or workers < 1:
+            raise DefinitionError(f"strategy: got {strategy!r}, required one of {', '.join(STRATEGIES)}")
+        if workers < 1:
             raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
         self._program = build_program(transactions)
         self._lock = threading.RLock()

@@ -107,7 +107,6 @@ BODIES: dict[str, tuple[str, list[str]]] = {
     "a module's dict": ("src.balance = LIMITS['a']  # here", ["LIMITS"]),
     "a value that is called": ("src.balance = amount(3)  # here", ["amount", "not a function"]),
     "a variable with two types": ("x = 1\nx = label  # here", ["x", "int", "str"]),
-    "a variable that is int and float": ("x = share\nx = amount  # here", ["x", "float"]),
     "a row variable of two tables": ("r = src\nfor r in people:  # here\n    pass", ["r", "Account", "Person"]),
     "a conditional of two types": ("x = amount if src.open else label  # here", ["int", "str"]),
     "min of int and float": ("src.rate = min(amount, share)  # here", ["min", "int", "float"]),

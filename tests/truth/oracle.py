@@ -57,6 +57,8 @@ class Row:
 
 def stored(value: Any, kind: Any) -> Any:
     """The value as a field or a result of this kind holds it; an integer beyond 64 bits aborts."""
+    if value is None:
+        return None
     if kind is float and isinstance(value, (int, float)):
         return float(value)
     if kind is int and isinstance(value, int):
@@ -65,8 +67,6 @@ def stored(value: Any, kind: Any) -> Any:
         return int(value)
     if (kind is bool and isinstance(value, bool)) or (kind is str and isinstance(value, str)):
         return value
-    if kind is None or kind is type(None):
-        return None
     members = struct_members(kind)
     if members is not None:
         return {name: stored(getattr(value, name), member) for name, member in members.items()}

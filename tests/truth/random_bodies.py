@@ -31,14 +31,14 @@ class Bodies(Expressions):
         scope: Scope,
         helpers: list[HelperSpec],
         wild: int,
-        returns: str | tuple[str, tuple[str, ...]] | None,
+        returns: str | TableSpec | tuple[str, tuple[str, ...]] | None,
     ) -> None:
         super().__init__(choices, helpers, wild)
         self.scope, self.returns = scope, returns
         self.lines: list[str] = []
         self.indent = 1
         self.statements_left = choices.weighted([(3, 6), (3, 10), (2, 16), (1, 24)])
-        self.breakable = False
+        self.breakable = self.may_fall_off = False
 
     def write(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -48,7 +48,7 @@ class Bodies(Expressions):
         if self.choices.chance(10):
             self.write('"""A random body."""')
         ended = self.block(3)
-        if not ended and self.returns is not None:
+        if not ended and self.returns is not None and not (self.may_fall_off and self.choices.chance(3)):
             self.write(self.return_statement())
         elif not self.lines:
             self.write("pass")
@@ -57,6 +57,8 @@ class Bodies(Expressions):
     def return_statement(self) -> str:
         if self.returns is None:
             return "return"
+        if isinstance(self.returns, TableSpec):
+            return f"return {self.row(self.returns)}"
         if isinstance(self.returns, str):
             return f"return {self.expression(self.returns, 2)}"
         name, kinds = self.returns
@@ -77,14 +79,18 @@ class Bodies(Expressions):
         return False
 
     def nested(self, depth: int, *, loop: bool = False) -> bool:
-        """A block one level in, with a scope of its own."""
+        """A block one level in, with a scope of its own; rarely a name survives it, perhaps unassigned."""
         outer, breakable = self.scope, self.breakable
         self.scope = outer.inner() if not loop else self.scope
         self.breakable = self.breakable or loop
         self.indent += 1
         ended = self.block(depth - 1)
         self.indent -= 1
+        known = {name for name, _ in outer.values}
+        fresh = [item for item in self.scope.targets if item[0] not in known]
         self.scope, self.breakable = outer, breakable
+        if fresh and self.choices.chance(3):
+            outer.values.append(self.choices.pick(fresh))
         return ended
 
     def statement(self, depth: int) -> bool:
@@ -191,21 +197,30 @@ class Bodies(Expressions):
             return self.write(f"{name} = {self.local_value(kind)}")
         kind = choose.weighted([(6, "int"), (3, "float"), (2, "bool"), (1, "str")])
         value = self.local_value(kind)
-        self.write(f"{self.declare(kind)} = {value}")
+        match choose.weighted([(8, "plain"), (1, "annotated"), (1, "twice")]):
+            case "annotated":
+                self.write(f"{self.declare(kind)}: {kind} = {value}")
+            case "twice":
+                self.write(f"{self.declare(kind)} = {self.declare(kind)} = {value}")
+            case _:
+                self.write(f"{self.declare(kind)} = {value}")
 
     def assign_accumulator(self) -> None:
         """An int constant that starts a sum of floats, which some paths never add to."""
+        condition, value = self.condition(1), self.real(1)
         name = self.declare("float")
         self.write(f"{name} = {self.choices.pick(['0', '1', '3'])}")
         if self.choices.chance(50):
-            self.write(f"if {self.condition(1)}:")
-            return self.write(f"    {name} += {self.real(1)}")
-        self.write(f"{name} += {self.real(1)}")
+            self.write(f"if {condition}:")
+            return self.write(f"    {name} += {value}")
+        self.write(f"{name} += {value}")
 
     def local_value(self, kind: str) -> str:
         value = self.expression(kind, 2)
-        if kind == "int" and self.scope.loops and GROWS.search(value):
-            return f"{value} % 1000003"
+        if kind == "float" and self.choices.chance(8):
+            value = self.integer(1)
+        if kind in ("int", "float") and self.scope.loops and GROWS.search(value):
+            return f"{value} % 1000003" if kind == "int" else f"float({value})"
         return value
 
     def declare(self, kind: str, *, assignable: bool = True) -> str:
@@ -237,6 +252,9 @@ class Bodies(Expressions):
         other = self.row(table)
         if other is not None and other != text and self.choices.chance(60):
             text = f"{text} if {self.condition(1)} else {other}"
+        locals_ = [name for name, its in self.scope.rows if its == table and name.startswith("table")]
+        if locals_ and self.choices.chance(20):
+            return self.write(f"{self.choices.pick(locals_)} = {text}")
         self.write(f"{self.declare_row(table)} = {text}")
 
     def assign_pair(self) -> None:
@@ -322,7 +340,7 @@ class Bodies(Expressions):
         options = [(4, "range")]
         options += [(6, "rows"), (2, "enumerate"), (2, "length")] if outer.lists else []
         options += [(2, "values")] if outer.plains else []
-        options += [(2, "zip")] if outer.plains and outer.lists else []
+        options += [(2, "zip")] if outer.lists else []
         form = choose.weighted(options)
         counter = f"i{outer.loops}"
         bounds = self.range_arguments() if form == "range" else ""
@@ -341,7 +359,10 @@ class Bodies(Expressions):
         if form == "rows":
             return f"for {row} in {name}:"
         if form == "enumerate":
-            return f"for {counter}, {row} in enumerate({name}):"
+            return f"for {counter}, {row} in enumerate({name}{choose.pick(['', '', ', 1', ', -2'])}):"
+        if not outer.plains or choose.chance(30):
+            other, second = choose.pick(outer.lists)
+            return f"for {row}, {self.declare_row(second)} in zip({name}, {other}):"
         plain, kind = choose.pick(outer.plains)
         return f"for {row}, {self.declare(kind)} in zip({name}, {plain}):"
 
@@ -370,9 +391,13 @@ class Bodies(Expressions):
         self.scope.values.append((counter, "int"))
         bound = self.choices.pick(["3", "4", f"{self.leaf('int')} % 5"])
         extra = f" and {self.condition(1)}" if self.choices.chance(50) else ""
-        self.write(f"while {counter} < {bound}{extra}:")
+        endless = self.choices.chance(15)
+        self.write("while True:" if endless else f"while {counter} < {bound}{extra}:")
         self.indent += 1
         self.write(f"{counter} += {self.choices.pick(['1', '2'])}")
+        if endless:
+            self.write(f"if {counter} > 3{extra.replace('and', 'or', 1)}:")
+            self.write("    break")
         self.indent -= 1
         self.nested(depth, loop=True)
         self.scope = outer

@@ -52,12 +52,26 @@ class TableSpec:
 
 
 @dataclass(frozen=True)
+class RowsOf:
+    """The type of a list of rows."""
+
+    table: TableSpec
+
+
+Parameter = str | TableSpec | RowsOf
+
+
+@dataclass(frozen=True)
 class HelperSpec:
-    """A helper function: parameters are kinds or tables; `returns` is a kind or None."""
+    """A helper: parameters are kinds, tables or lists of rows; it returns a kind, a row or nothing.
+
+    The last `optional` parameters have defaults.
+    """
 
     name: str
-    parameters: tuple[tuple[str, str | TableSpec], ...]
-    returns: str | None
+    parameters: tuple[tuple[str, Parameter], ...]
+    returns: str | TableSpec | None
+    optional: int = 0
 
 
 @dataclass
@@ -144,10 +158,17 @@ class Expressions:
             case constant:
                 return constant
 
-    def row(self, table: TableSpec) -> str | None:
-        """A row of this table: a parameter, a local, or an item of a list."""
+    def row(self, table: TableSpec, depth: int = 1) -> str | None:
+        """A row of this table: a parameter, a local, an item of a list, one of two, or a helper's."""
         rows = [text for text, its in self.scope.rows if its == table]
         lists = [name for name, its in self.scope.lists if its == table]
+        if depth > 0 and rows and self.choices.chance(4):
+            return f"({self.choices.pick(rows)} if {self.condition(0)} else {self.row(table, 0)})"
+        if depth > 0 and self.choices.chance(10):
+            helpers = [helper for helper in self.helpers if helper.returns == table]
+            text = self.call_of(self.choices.pick(helpers), 0) if helpers else None
+            if text is not None:
+                return text
         if rows and (not lists or not self.choices.chance(20)):
             return self.choices.pick(rows)
         if lists:
@@ -178,7 +199,8 @@ class Expressions:
             case "shift":
                 return self.shift(inner)
             case "power":
-                return f"({one(inner)} ** {self.choices.pick('2301')})"
+                exponents = ["2", "3", "0", "1", f"({self.leaf('int')} & 3)"]
+                return f"({one(inner)} ** {self.choices.pick(exponents)})"
             case "unary":
                 return f"({self.choices.pick('-~+')}{one(inner)})"
             case "call":
@@ -247,13 +269,27 @@ class Expressions:
         return self.call_of(self.choices.pick(helpers), depth) if helpers else None
 
     def call_of(self, helper: HelperSpec, depth: int) -> str | None:
+        """A call; parameters with defaults are left out, or given by name, now and then."""
+        required = len(helper.parameters) - helper.optional
         arguments: list[str] = []
-        for _, kind in helper.parameters:
-            text = self.row(kind) if isinstance(kind, TableSpec) else self.expression(kind, min(depth, 1))
+        for position, (name, kind) in enumerate(helper.parameters):
+            if position >= required and self.choices.chance(40):
+                break
+            text = self.argument(kind, depth)
             if text is None:
                 return None
-            arguments.append(text)
+            arguments.append(f"{name}={text}" if position >= required else text)
         return f"{helper.name}({', '.join(arguments)})"
+
+    def argument(self, kind: Parameter, depth: int) -> str | None:
+        if isinstance(kind, RowsOf):
+            names = [name for name, table in self.scope.lists if table == kind.table]
+            return self.choices.pick(names) if names else None
+        if isinstance(kind, TableSpec):
+            return self.row(kind, 0)
+        if kind == "float" and self.choices.chance(10):
+            return self.integer(min(depth, 1))
+        return self.expression(kind, min(depth, 1))
 
     def real(self, depth: int) -> str:
         if depth <= 0:
@@ -276,7 +312,8 @@ class Expressions:
             case "integers divided":
                 return f"({self.integer(inner)} / {self.divisor(inner)})"
             case "power":
-                return f"({one(inner)} ** {self.choices.pick(['2', '3', '1', '(-1)', '0'])})"
+                exponents = ["2", "3", "1", "(-1)", "0", f"({self.leaf('int')} % 5 - 2)"]
+                return f"({one(inner)} ** {self.choices.pick(exponents)})"
             case "unary":
                 return f"({self.choices.pick('-+')}{one(inner)})"
             case "call":
@@ -289,9 +326,20 @@ class Expressions:
                 return f"({one(inner)} if {self.condition(inner)} else {one(inner)})"
             case "from integer":
                 return f"float({self.integer(inner)})"
+            case "joined":
+                return self.joined(inner)
             case "total":
                 return self.total("float", inner) or self.leaf("float")
         return self.call("float", inner) or self.leaf("float")
+
+    def joined(self, depth: int) -> str:
+        """A float in one case and an int in the other: Python keeps the int until it meets a float."""
+        constant = self.choices.pick(["0", "1", "3", "(-2)"])
+        sides = [self.real(depth), self.integer(depth) if self.choices.chance(40) else constant]
+        first = sides.pop(self.choices.below(2))
+        if self.choices.chance(50):
+            return f"({first} if {self.condition(depth)} else {sides[0]})"
+        return f"{self.choices.pick(['max', 'min'])}({first}, {sides[0]})"
 
     def boolean(self, depth: int) -> str:
         if depth <= 0:
@@ -351,7 +399,10 @@ class Expressions:
 
     def membership(self, depth: int) -> str:
         kind = self.choices.pick(["int", "str", "float"])
-        items = [self.constant(kind) for _ in range(self.choices.between(1, 3))]
+        items = [
+            self.expression(kind, depth) if self.choices.chance(25) else self.constant(kind)
+            for _ in range(self.choices.between(1, 3))
+        ]
         word = self.choices.pick(["in", "not in"])
         return f"({self.expression(kind, depth)} {word} ({', '.join(items)},))"
 
@@ -381,6 +432,7 @@ _INTEGER_FORMS = [
 _REAL_FORMS = [
     (30, "leaf"), (20, "sum"), (8, "mixed"), (6, "quotient"), (6, "integers divided"), (2, "power"), (3, "unary"),
     (3, "call"), (2, "root"), (4, "extreme"), (4, "conditional"), (3, "from integer"), (4, "total"), (6, "helper"),
+    (3, "joined"),
 ]  # fmt: skip
 _BOOLEAN_FORMS = [
     (30, "comparison"), (6, "leaf"), (8, "chained"), (12, "both"), (6, "not"), (8, "exists"), (4, "same"),

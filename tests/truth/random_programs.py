@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from .choices import Choices
 from .random_bodies import Bodies
-from .random_expressions import KINDS, Expressions, HelperSpec, Scope, TableSpec
+from .random_expressions import KINDS, Expressions, HelperSpec, Parameter, RowsOf, Scope, TableSpec
 
 HEADER = """\
 import math
@@ -139,28 +139,41 @@ def _scope(program: Program) -> Scope:
 def _write_helper(choices: Choices, program: Program, number: int) -> None:
     """A helper over plain values, rows, or both; it may write, delete and abort like any body."""
     scope = _scope(program)
-    parameters: list[tuple[str, str | TableSpec]] = []
+    parameters: list[tuple[str, Parameter]] = []
     texts: list[str] = []
     annotated = choices.chance(60)
     for position in range(choices.between(1, 3)):
-        kind: str | TableSpec = choices.pick(
-            ["int", "float", "bool", "str", *program.tables, *program.tables]
-        )
+        rows = [*program.tables, *program.tables, *(RowsOf(table) for table in program.tables)]
+        kind: Parameter = choices.pick(["int", "float", "bool", "str", *rows])
         name = f"p{position}"
         parameters.append((name, kind))
         if isinstance(kind, TableSpec):
             scope.rows.append((name, kind))
+        elif isinstance(kind, RowsOf):
+            scope.lists.append((name, kind.table))
         else:
             scope.values.append((name, kind))
             scope.targets.append((name, kind))
-        texts.append(f"{name}: {getattr(kind, 'name', kind)}" if annotated else name)
-    returns = choices.pick([*KINDS, "int", None])
-    writer = Bodies(choices, scope, list(program.helpers), program.wild, returns)
-    writer.statements_left = choices.weighted([(3, 1), (2, 3), (1, 6)])
-    arrow = f" -> {returns}" if annotated else ""
+        texts.append(f"{name}: {_annotation(kind)}" if annotated else name)
+    optional = 0
+    writer = Expressions(choices, [], program.wild)
+    if isinstance(parameters[-1][1], str) and choices.chance(25):
+        optional = 1
+        texts[-1] += f" = {writer.constant(parameters[-1][1])}"
+    tables = list(dict.fromkeys(table for _, table in [*scope.rows, *scope.lists]))
+    returns = choices.pick([*KINDS, "int", None, *tables])
+    body = Bodies(choices, scope, list(program.helpers), program.wild, returns)
+    body.statements_left = choices.weighted([(3, 1), (2, 3), (1, 6)])
+    arrow = f" -> {_annotation(returns) if returns else None}" if annotated else ""
     program.source += f"\n\ndef helper_{number}({', '.join(texts)}){arrow}:\n"
-    program.source += "\n".join(writer.body()) + "\n"
-    program.helpers.append(HelperSpec(f"helper_{number}", tuple(parameters), returns))
+    program.source += "\n".join(body.body()) + "\n"
+    program.helpers.append(HelperSpec(f"helper_{number}", tuple(parameters), returns, optional))
+
+
+def _annotation(kind: Parameter) -> str:
+    if isinstance(kind, RowsOf):
+        return f"list[{kind.table.name}]"
+    return kind.name if isinstance(kind, TableSpec) else kind
 
 
 def _column(
@@ -225,6 +238,7 @@ def _write_function(choices: Choices, program: Program, spec: TransactionSpec, s
     if closure:
         scope.values.append(("captured", "int"))
     writer = Bodies(choices, scope, list(program.helpers), program.wild, spec.returns)
+    writer.may_fall_off = True
     body = writer.body()
     texts = []
     for column, table in spec.parameters:

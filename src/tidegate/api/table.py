@@ -53,7 +53,7 @@ def table(*, key: str | tuple[str, ...]) -> Callable[[Class], Class]:
     """
     frame = sys._getframe(1)
     place = Place(frame.f_code.co_filename, frame.f_lineno)
-    if not isinstance(key, str | tuple) or not key:
+    if not key:
         raise DefinitionError(
             place.describe(
                 f"table: key must name a field or be a tuple of field names, got {key!r}",
@@ -125,7 +125,9 @@ def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType
         try:
             default = coerce(Column(name, kind, kind.zero), declared.__dict__.get(name, kind.zero), where)
         except (TypeError, Abort) as error:
-            raise DefinitionError(at.describe(f"{where}: the default of field {name!r} does not fit: {error}")) from error
+            raise DefinitionError(
+                at.describe(f"{where}: the default of field {name!r} does not fit: {error}")
+            ) from error
         columns.append(Column(name, kind, default))
     for name in key:
         if name not in hints:

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -66,6 +67,11 @@ class Experiment:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     rounds: int = 7
+
+    @property
+    def item_plural(self) -> str:
+        """Several of the things: events, batches."""
+        return self.item + ("es" if self.item.endswith("ch") else "s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +156,20 @@ def render(report: Report) -> Table:
     experiment = report.experiment
     reference = experiment.variants[0].name
     table = Table(title=experiment.title, title_justify="left", title_style="bold", caption_justify="left")
+    table.box, table.pad_edge, table.padding = box.SIMPLE_HEAD, False, (0, 1, 0, 0)
     table.caption = (
-        f"{experiment.items:,} {experiment.item}s a run, median of {experiment.rounds} interleaved rounds, "
-        f"every run verified; ratio: speed beside {reference!r}"
+        f"{experiment.items:,} {experiment.item_plural} a run, median of {experiment.rounds} interleaved "
+        f"rounds, every run verified; ratio: speed beside {reference!r}"
     )
-    table.add_column("variant")
-    for heading in ("seconds", f"per {experiment.item}", f"{experiment.item}s/s", "ratio", "spread", "bar"):
+    table.add_column("variant", no_wrap=True)
+    for heading in (
+        "seconds",
+        f"per {experiment.item}",
+        f"{experiment.item_plural}/s",
+        "ratio",
+        "spread",
+        "bar",
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     for comparison in report.comparisons:
         each = comparison.seconds_median / experiment.items

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -132,8 +133,8 @@ def _spark_and_folder() -> Iterator[tuple[SparkSession, Path]]:
     from tidegate.benchmarks.spark_pipeline import SESSION_CONFIG
     from tidegate.spark import session
 
-    with Console().status("starting Spark"):
-        started = session("tidegate bench", config=SESSION_CONFIG)
+    Console().print("starting Spark", style="dim")  # no spinner: the JVM may print, too
+    started = session("tidegate bench", config=SESSION_CONFIG)
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-", ignore_cleanup_errors=True) as folder:
             yield started, Path(folder)
@@ -165,6 +166,8 @@ def _show_memory(footprint: Footprint, seed: int, file: Path | None) -> bool:
         title=f"{footprint.rows:,} rows of two integers, loaded in a fresh process",
         title_justify="left",
         title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
     for heading in ("", "measured", "bar"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)

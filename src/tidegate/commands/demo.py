@@ -143,12 +143,12 @@ class _Demo:
         writer = threading.Thread(target=self._write_events, name="event-generator", daemon=True)
         writer.start()
         try:
-            with self.console.status("starting Spark"):
-                from tidegate.spark import session
+            self.console.print("starting Spark", style="dim")  # no spinner: the JVM may print, too
+            from tidegate.spark import session
 
-                config = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-                spark = session("tidegate demo", config=config)
-                query = self._start(spark)
+            config = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+            spark = session("tidegate demo", config=config)
+            query = self._start(spark)
             self._watch(query, started)
         finally:
             self._stopping.set()
@@ -208,6 +208,8 @@ class _Demo:
                 query.stop()
             self._look(query, started)
             live.update(live_table(self.progress, "done"), refresh=True)
+        if not self.console.is_terminal:
+            self.console.print()
 
     def _look(self, query: Any, started: float) -> None:
         import pyarrow.compute as pc

@@ -18,11 +18,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box, filesize
 from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from tidegate.commands.stored_rows import Difference
+    from tidegate.commands.row_differences import Difference
     from tidegate.durability.ownership import Owner
     from tidegate.durability.versions import VersionInfo, VersionStore
 
@@ -51,22 +52,29 @@ def list_versions(path: Path, as_json: Json = False) -> None:
         _print_json({"path": store.storage.path, "owner": _owner_record(owner), "versions": versions})
         return
     console = Console()
-    table = Table(title=store.storage.path, title_justify="left", title_style="bold")
-    for heading in ("version", "batch", "events", "committed", "rows", "bytes"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("kind", "query", "made at"):
-        table.add_column(heading, no_wrap=True)
-    for info in infos:
+    table = _table(store.storage.path)
+    for heading in ("version", "kind", "query", "batch", "made at"):
+        table.add_column(
+            heading, no_wrap=True, justify="right" if heading in ("version", "batch") else "left"
+        )
+    for heading in ("events", "aborted", "rows", "size"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    moments = [datetime.fromtimestamp(info.created_at) for info in infos]
+    one_day = len({moment.date() for moment in moments}) == 1
+    for info, moment in zip(infos, moments, strict=True):
+        one_table = len(info.rows) == 1
         table.add_row(
             f"{info.version}",
-            "" if info.batch < 0 else f"{info.batch}",
-            f"{info.events:,}",
-            f"{info.committed:,}",
-            ", ".join(f"{name} {count:,}" for name, count in info.rows.items()),
-            f"{info.size:,}",
             info.kind,
             info.query[:8],
-            f"{datetime.fromtimestamp(info.created_at):%Y-%m-%d %H:%M:%S}",
+            f"{info.batch}" if info.events else "",
+            f"{moment:%H:%M:%S}" if one_day else f"{moment:%Y-%m-%d %H:%M:%S}",
+            f"{info.events:,}",
+            f"{info.events - info.committed:,}",
+            "\n".join(
+                f"{count:,}" if one_table else f"{name} {count:,}" for name, count in info.rows.items()
+            ),
+            filesize.decimal(info.size, precision=0),
         )
     console.print(table)
     console.print(_owner_line(owner), highlight=False)
@@ -91,18 +99,19 @@ def show_rows(
 
     * `tidegate state show state/ledger --table Account --version 12 --key 42`
     """
-    from tidegate.commands import stored_rows
+    from tidegate.commands import row_differences
+    from tidegate.durability.stored_rows import rows_at
 
     store = _open(path)
-    layout = stored_rows.choose_table(stored_rows.layouts_at(store, version), table)
-    rows = stored_rows.rows_at(store, layout, version)
+    layout = row_differences.choose_table(row_differences.layouts_at(store, version), table)
+    rows = rows_at(store, layout, version)
     if key:
-        rows = stored_rows.with_key(layout, rows, key)
+        rows = row_differences.with_key(layout, rows, key)
     shown = rows.slice(0, limit) if limit else rows
     if as_json:
         _print_json(shown.to_pylist())
         return
-    view = Table(title=f"{layout.name}: {rows.num_rows:,} rows", title_justify="left", title_style="bold")
+    view = _table(f"{layout.name}: {rows.num_rows:,} rows")
     for column in layout.columns:
         view.add_column(f"{column.name}{' (key)' if column.name in layout.key else ''}", justify="right")
     for row in shown.to_pylist():
@@ -125,26 +134,27 @@ def show_difference(
 
     Example: `tidegate state diff state/ledger 11 12`
     """
-    from tidegate.commands import stored_rows
+    from tidegate.commands import row_differences
+    from tidegate.durability.stored_rows import rows_at
 
     store = _open(path)
-    layouts = stored_rows.layouts_at(store, after)
-    chosen = [stored_rows.choose_table(layouts, table)] if table else list(layouts.values())
-    older = stored_rows.layouts_at(store, before) if before else {}
+    layouts = row_differences.layouts_at(store, after)
+    chosen = [row_differences.choose_table(layouts, table)] if table else list(layouts.values())
+    older = row_differences.layouts_at(store, before) if before else {}
     found: list[Difference] = []
     for layout in chosen:
         if layout.name in older and before:
-            old = stored_rows.rows_at(store, layout, before)
+            old = rows_at(store, layout, before)
         else:
             old = layout.arrow_schema.empty_table()
-        found += stored_rows.difference(layout, old, stored_rows.rows_at(store, layout, after))
+        found += row_differences.difference(layout, old, rows_at(store, layout, after))
     shown = found[:limit] if limit else found
     if as_json:
         _print_json([{**asdict(each), "what": each.what} for each in shown])
         return
     counts = {what: sum(each.what == what for each in found) for what in ("added", "removed", "changed")}
     console = Console()
-    view = Table(title=", ".join(f"{count:,} {what}" for what, count in counts.items()), title_justify="left")
+    view = _table(", ".join(f"{count:,} {what}" for what, count in counts.items()))
     for heading in ("table", "key", "", "before", "after"):
         view.add_column(heading)
     styles = {"added": "green", "removed": "red", "changed": ""}
@@ -170,7 +180,7 @@ def verify_files(path: Path, as_json: Json = False) -> None:
         _print_json(asdict(report) | {"sound": report.sound})
     else:
         console = Console()
-        view = Table(title=store.storage.path, title_justify="left", title_style="bold")
+        view = _table(store.storage.path)
         for heading in ("file", "rows", "bytes", "checksums"):
             view.add_column(heading, justify="right" if heading in ("rows", "bytes") else "left")
         for file in report.files:
@@ -223,6 +233,18 @@ def release_owner(
             f"released; it was {_owner_line(owner)}" if released else "nothing to release: no query owns it"
         )
         Console().print(f"{storage.path}: {told}", highlight=False, soft_wrap=True)
+
+
+def _table(title: str) -> Table:
+    """An empty table that fits many columns into a narrow terminal."""
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
 
 
 def _open(path: str) -> VersionStore:

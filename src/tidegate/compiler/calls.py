@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidegate.api.control import Abort, abort, delete, require
-from tidegate.compiler.expressions import INTERPRET, Expressions, exact, list_parts
+from tidegate.compiler.expressions import INTERPRET, Expressions, list_parts
 from tidegate.compiler.source import MISSING
-from tidegate.compiler.types import Row, RowList, Term, Type, ValueList, describe
+from tidegate.compiler.types import MIXED, Row, RowList, Term, Type, ValueList, describe
 from tidegate.operations.layout import Kind
+from tidegate.operations.plan import ESCAPE
 
+COMPENSATED = tuple(sys.version_info) >= (3, 12)  # sum() of floats keeps what each addition loses
 VERBS = (require, abort, delete, Abort)
 
 
@@ -56,7 +58,9 @@ class Calls(Expressions):
             self.refuse(node, f"the function {name!r} cannot be resolved at declaration", INTERPRET)
         choices = ", ".join(sorted(function.__name__ for function in _KNOWN))
         self.refuse(
-            node, f"{name}() cannot be compiled", f"known are: {choices}, and plain helper functions, {INTERPRET}"
+            node,
+            f"{name}() cannot be compiled",
+            f"known are: {choices}, and plain helper functions, {INTERPRET}",
         )
 
     def arguments(self, function: types.FunctionType, node: ast.Call) -> list[Term]:
@@ -107,27 +111,30 @@ class Calls(Expressions):
             bounds = [self.integer(self.number(a), a).code for a in iterable.args]
             if not 1 <= len(bounds) <= 3 or iterable.keywords:
                 self.refuse(iterable, "range() takes one to three numbers")
+            start, stop, step = ["0", *bounds, "1"] if len(bounds) == 1 else [*bounds, "1"][:3]
             if len(bounds) == 3:
-                self.escape_if(f"{bounds[2]} == 0")
+                self.escape_if(f"{step} == 0")
+            self.escape_if(f"not can_count({start}, {stop}, {step})")
             counter = self.fresh()
             with self.block(f"for {counter} in range({', '.join(bounds)}):"):
                 self.assign_target(target, [Term(counter, Kind.INT)], node, private)
                 yield
             return
-        parts, start = [iterable], None
+        parts: list[ast.expr] = [iterable]
+        first: str | None = None
         if isinstance(iterable, ast.Call) and called in (zip, enumerate):
             if iterable.keywords:
                 self.refuse(iterable, f"{called.__name__}() takes no named arguments in a transaction")
             parts = list(iterable.args)
             if called is enumerate:
-                start = self.integer(self.number(parts[1]), iterable).code if len(parts) > 1 else "0"
+                first = self.integer(self.number(parts[1]), iterable).code if len(parts) > 1 else "0"
                 parts = parts[:1]
         lists = [self.list_value(part) for part in parts]
         counter, length = self.fresh(), self.keep(_shortest(lists))
         with self.block(f"for {counter} in range({length}):"):
             elements = [self.element_at(term, counter) for term in lists]
-            if start is not None:
-                index = Term(counter, Kind.INT) if start == "0" else self.checked(f"add({counter}, {start})", Kind.INT)
+            if first is not None:
+                index = Term(counter, Kind.INT) if first == "0" else self.checked(f"add({counter}, {first})", Kind.INT)
                 elements.insert(0, index)
             self.assign_target(target, elements, node, private)
             yield
@@ -138,7 +145,10 @@ class Calls(Expressions):
         """Assign the elements of one round to the loop's target."""
         targets = target.elts if isinstance(target, ast.Tuple) else [target]
         if len(targets) != len(elements) or not all(isinstance(t, ast.Name) for t in targets):
-            self.refuse(node, f"the loop gives {len(elements)} values a round, {ast.unparse(target)!r} does not take that")
+            self.refuse(
+                node,
+                f"the loop gives {len(elements)} values a round, {ast.unparse(target)!r} does not take that",
+            )
         for name, element in zip(targets, elements, strict=True):
             assert isinstance(name, ast.Name)
             if private is None:
@@ -218,8 +228,8 @@ def _length(calls: Calls, node: ast.Call) -> Term:
 
 def _absolute(calls: Calls, node: ast.Call) -> Term:
     term = calls.one_number(node)
-    if term.type is Kind.FLOAT:
-        return Term(calls.keep(f"abs({term.code})"), Kind.FLOAT)
+    if term.type in (Kind.FLOAT, MIXED):
+        return Term(calls.keep(f"abs({term.code})"), term.type)
     whole = calls.keep(calls.integer(term, node).code)
     calls.escape_if(f"{whole} == -9223372036854775807 - 1")
     return Term(calls.keep(f"abs({whole})"), Kind.INT)
@@ -232,11 +242,10 @@ def _extreme(sign: str) -> Callable[[Calls, ast.Call], Term]:
         terms = [calls.number(argument) for argument in node.args]
         kinds = {term.type for term in terms}
         if len(kinds) > 1:
-            loose = [t for t in terms if t.type is not Kind.FLOAT and not exact(t)]
-            if Kind.FLOAT not in kinds or loose:
+            if Kind.BOOL in kinds:
                 shown = ", ".join(describe(term.type) for term in terms)
                 calls.refuse(node, f"{ast.unparse(node.func)}() mixes {shown}", "convert them to one type")
-            terms = [calls.real(term, node) for term in terms]
+            terms = [calls.loosen(term, node) for term in terms]
         result = calls.keep(terms[0].code)
         for term in terms[1:]:
             calls.emit(f"{result} = {term.code} if {term.code} {sign} {result} else {result}")
@@ -247,7 +256,7 @@ def _extreme(sign: str) -> Callable[[Calls, ast.Call], Term]:
 
 def _integer(calls: Calls, node: ast.Call) -> Term:
     term = calls.one_number(node)
-    if term.type is Kind.FLOAT:
+    if term.type in (Kind.FLOAT, MIXED):
         return calls.checked(f"truncate({term.code})", Kind.INT)
     return Term(calls.keep(calls.integer(term, node).code), Kind.INT)
 
@@ -265,7 +274,7 @@ def _truth(calls: Calls, node: ast.Call) -> Term:
 def _whole(function: str) -> Callable[[Calls, ast.Call], Term]:
     def lower(calls: Calls, node: ast.Call) -> Term:
         term = calls.one_number(node)
-        if term.type is Kind.FLOAT:
+        if term.type in (Kind.FLOAT, MIXED):
             return calls.checked(f"{function}({term.code})", Kind.INT)
         return calls.integer(term, node)
 
@@ -278,8 +287,10 @@ def _sum(calls: Calls, node: ast.Call) -> Term:
     total, lost = calls.fresh(), calls.fresh()
     kind = Kind.INT
     with calls.each(node) as element:
-        if element.type is Kind.FLOAT:
+        if element.type in (Kind.FLOAT, MIXED):
             kind = Kind.FLOAT
+            if element.type is MIXED:
+                calls.leave(str(ESCAPE))
             _add_float(calls, total, lost, calls.keep(element.code))
         else:
             step = calls.checked(f"add({total}, {calls.integer(element, node).code})", Kind.INT)
@@ -287,15 +298,15 @@ def _sum(calls: Calls, node: ast.Call) -> Term:
     indent = "    " * calls._depth
     zero = "0.0" if kind is Kind.FLOAT else "0"
     calls.lines.insert(before, f"{indent}{total} = {zero}")
-    if kind is Kind.FLOAT and sys.version_info >= (3, 12):
+    if kind is Kind.FLOAT and COMPENSATED:
         calls.lines.insert(before, f"{indent}{lost} = 0.0")
         with calls.block(f"if {lost} != 0.0 and math.isfinite({lost}):"):
             calls.emit(f"{total} = {total} + {lost}")
-    return Term(total, kind)
+    return Term(total, MIXED if kind is Kind.FLOAT else kind)  # the sum of nothing is the int 0
 
 
 def _add_float(calls: Calls, total: str, lost: str, element: str) -> None:
-    if sys.version_info < (3, 12):
+    if not COMPENSATED:
         calls.emit(f"{total} = {total} + {element}")
         return
     step = calls.keep(f"{total} + {element}")
@@ -309,10 +320,9 @@ def _add_float(calls: Calls, total: str, lost: str, element: str) -> None:
 def _quantifier(start: str, negation: str) -> Callable[[Calls, ast.Call], Term]:
     def lower(calls: Calls, node: ast.Call) -> Term:
         result = calls.keep(start)
-        with calls.each(node) as element:
-            with calls.block(f"if {negation}{calls.truth(element, node)}:"):
-                calls.emit(f"{result} = {negation == ''}")
-                calls.emit("break")
+        with calls.each(node) as element, calls.block(f"if {negation}{calls.truth(element, node)}:"):
+            calls.emit(f"{result} = {negation == ''}")
+            calls.emit("break")
         return Term(result, Kind.BOOL)
 
     return lower
@@ -353,4 +363,3 @@ _KNOWN: dict[Any, Callable[[Calls, ast.Call], Term]] = {
     math.isinf: _float_function("math.isinf", Kind.BOOL),
     math.isfinite: _float_function("math.isfinite", Kind.BOOL),
 }
-

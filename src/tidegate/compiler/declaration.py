@@ -29,6 +29,7 @@ def transaction(
     name carries the key. Every other parameter is a plain event column.
 
     Args:
+        function: the function, where the decorator stands without parentheses.
         compiled: True compiles the body to machine code and refuses, with the line, what cannot be
             compiled. False runs it as plain Python: anything goes, about a hundred times slower.
 
@@ -75,6 +76,6 @@ def _definition_line(function: types.FunctionType) -> int:
     """The line of `def`, below any decorators."""
     first = function.__code__.co_firstlineno
     for line in range(first, first + 50):
-        if Place(function.__code__.co_filename, line).text.startswith("def "):
+        if Place(function.__code__.co_filename, line).text.startswith(("def ", "async def ")):
             return line
     return first

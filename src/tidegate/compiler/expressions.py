@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from tidegate.compiler.emission import Emitter
 from tidegate.compiler.source import MISSING, FunctionSource
-from tidegate.compiler.types import Row, RowList, Term, Type, ValueList, describe
+from tidegate.compiler.types import MIXED, NUMBERS, Mixed, Row, RowList, Term, Type, ValueList, describe
 from tidegate.foundation.arithmetic import EXACT_FLOAT, fits
 from tidegate.operations.layout import Kind, Value
 from tidegate.operations.plan import ESCAPE, Access
@@ -45,6 +45,7 @@ class Expressions(Emitter, abc.ABC):
     source: FunctionSource
     accesses: list[Access]
     conditions: list[str]
+    final: bool  # the last round: types have settled, so what still does not fit is refused
 
     @abc.abstractmethod
     def call(self, node: ast.Call) -> Term:
@@ -120,8 +121,8 @@ class Expressions(Emitter, abc.ABC):
 
     def real(self, term: Term, node: ast.AST) -> Term:
         """The term as a float, as Python converts an int operand."""
-        if term.type is Kind.FLOAT:
-            return term
+        if term.type in (Kind.FLOAT, MIXED):
+            return Term(term.code, Kind.FLOAT, term.constant)
         whole = self.integer(term, node)
         if isinstance(whole.constant, int):
             return self.constant(float(whole.constant), node)
@@ -130,7 +131,7 @@ class Expressions(Emitter, abc.ABC):
     def number(self, node: ast.expr) -> Term:
         """The value of an expression that must be a number."""
         term = self.value(node)
-        if term.type not in (Kind.INT, Kind.FLOAT, Kind.BOOL):
+        if term.type not in NUMBERS:
             advice = "name the field, for example row.balance" if isinstance(term.type, Row) else ""
             self.refuse(node, f"a number is required here, got {describe(term.type)}", advice)
         return term
@@ -163,7 +164,11 @@ class Expressions(Emitter, abc.ABC):
             case ast.Call():
                 return self.call(node)
         what = ast.unparse(node)
-        self.refuse(node, f"{what!r} is outside what can be compiled ({type(node).__name__})", f"rewrite it, {INTERPRET}")
+        self.refuse(
+            node,
+            f"{what!r} is outside what can be compiled ({type(node).__name__})",
+            f"rewrite it, {INTERPRET}",
+        )
 
     def outside(self, node: ast.Name | ast.Attribute) -> Term:
         """A constant of the module or of an enclosing function."""
@@ -223,7 +228,9 @@ class Expressions(Emitter, abc.ABC):
         else:
             term = self.value(node)
         if not isinstance(term.type, Row):
-            advice = "fields belong to rows" + (": take one with [i] or a loop" if isinstance(term.type, RowList) else "")
+            advice = "fields belong to rows" + (
+                ": take one with [i] or a loop" if isinstance(term.type, RowList) else ""
+            )
             self.refuse(node, f"a row is required here, got {describe(term.type)}", advice)
         return term
 
@@ -231,7 +238,11 @@ class Expressions(Emitter, abc.ABC):
         """An element of a list parameter; out of range aborts with IndexError."""
         term = self.value(node.value)
         if not isinstance(term.type, RowList | ValueList) or isinstance(node.slice, ast.Slice):
-            self.refuse(node, f"only list parameters can be indexed, by one number; got {ast.unparse(node)!r}", INTERPRET)
+            self.refuse(
+                node,
+                f"only list parameters can be indexed, by one number; got {ast.unparse(node)!r}",
+                INTERPRET,
+            )
         index = self.integer(self.number(node.slice), node.slice).code
         data, start, stop = list_parts(term.code)
         position = self.keep(f"{index} + {start} if {index} >= 0 else {index} + {stop}")
@@ -244,13 +255,16 @@ class Expressions(Emitter, abc.ABC):
 
     def unary(self, node: ast.UnaryOp) -> Term:
         """-x, +x and ~x."""
-        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            if isinstance(node.operand.value, int | float) and not isinstance(node.operand.value, bool):
-                return self.constant(-node.operand.value, node)
+        literal = node.operand.value if isinstance(node.operand, ast.Constant) else None
+        if isinstance(node.op, ast.USub) and isinstance(literal, int | float) and not isinstance(literal, bool):
+            return self.constant(-literal, node)
         term = self.number(node.operand)
-        if term.type is Kind.FLOAT:
+        if term.type in (Kind.FLOAT, MIXED):
             if isinstance(node.op, ast.Invert):
                 self.refuse(node, "~ is not defined for float")
+            if term.type is MIXED:
+                self.escape_if(f"{term.code} == 0.0")
+                return Term(f"(-{term.code})" if isinstance(node.op, ast.USub) else term.code, MIXED)
             return Term(f"(-{term.code})", Kind.FLOAT) if isinstance(node.op, ast.USub) else term
         whole = self.integer(term, node)
         if isinstance(node.op, ast.USub):
@@ -267,6 +281,10 @@ class Expressions(Emitter, abc.ABC):
     def arithmetic(self, left: Term, right: Term, operator: ast.operator, node: ast.AST) -> Term:
         """left op right."""
         operation = type(operator)
+        if MIXED in (left.type, right.type):
+            if Kind.FLOAT not in (left.type, right.type):
+                return self.mixed_arithmetic(left, right, operation, node)
+            left, right = self.real(left, node), self.real(right, node)
         if operation in BITWISE:
             if left.type is right.type is Kind.BOOL:
                 return Term(f"({left.code} {BITWISE[operation]} {right.code})", Kind.BOOL)
@@ -284,9 +302,40 @@ class Expressions(Emitter, abc.ABC):
         elif operation is ast.Pow:
             a, b = self.real(left, node), self.real(right, node)
             return self.checked(f"float_power({a.code}, {b.code})", Kind.FLOAT)
-        self.refuse(
-            node, f"{operation.__name__} is not defined for {describe(left.type)} and {describe(right.type)}"
-        )
+        self.refuse(node, f"{operation.__name__} is not defined for {describe(left.type)} and {describe(right.type)}")
+
+    def mixed_arithmetic(self, left: Term, right: Term, operation: type[ast.operator], node: ast.AST) -> Term:
+        """left op right where both may be ints: as floats while that is exact, else plain Python."""
+        a, b = self.loosen(left, node), self.loosen(right, node)
+        if operation is ast.Pow:
+            self.leave(str(ESCAPE))
+            return Term("0.0", MIXED)
+        if operation in (ast.Div, ast.FloorDiv, ast.Mod):
+            result = self.division(self.real(a, node), self.real(b, node), operation, node)
+            if operation is ast.Div:
+                return result
+            self.escape_if(f"{result.code} == 0.0 or abs({result.code}) >= {EXACT_FLOAT}")
+            return Term(result.code, MIXED)
+        if operation not in PLAIN_FLOAT:
+            self.refuse(
+                node,
+                f"{operation.__name__} is not defined for {describe(left.type)} and {describe(right.type)}",
+            )
+        code = self.keep(f"{a.code} {PLAIN_FLOAT[operation]} {b.code}")
+        zero = f" or {code} == 0.0" if operation is ast.Mult else ""
+        self.escape_if(f"abs({code}) >= {EXACT_FLOAT}{zero}")
+        return Term(code, MIXED)
+
+    def loosen(self, term: Term, node: ast.AST) -> Term:
+        """A number as a float that may still be an int; an int that is not exact as a float escapes."""
+        if term.type in (Kind.FLOAT, MIXED):
+            return Term(term.code, MIXED, term.constant)
+        converted = self.real(term, node)
+        if not exact(term):
+            code = self.keep(converted.code)
+            self.escape_if(f"abs({code}) >= {EXACT_FLOAT}")
+            return Term(code, MIXED)
+        return Term(converted.code, MIXED)
 
     def division(self, left: Term, right: Term, operation: type[ast.operator], node: ast.AST) -> Term:
         """/, // and %, which abort with ZeroDivisionError."""
@@ -316,7 +365,7 @@ class Expressions(Emitter, abc.ABC):
                 return term.code
             case Kind.INT:
                 return f"({term.code} != 0)"
-            case Kind.FLOAT:
+            case Kind.FLOAT | Mixed():
                 return f"({term.code} != 0.0)"
             case Kind.STR:
                 return f"({term.code} != {self.literal('').code})"
@@ -346,7 +395,7 @@ class Expressions(Emitter, abc.ABC):
         for operand in node.values[1:]:
             with self.guarded(f"if {negation}{self.truth(Term(result, first.type), node)}:", node.values[0]):
                 other = self.value(operand)
-                if other.type != first.type:
+                if other.type != first.type and (self.final or {other.type, first.type} != {Kind.INT, Kind.FLOAT}):
                     self.refuse(
                         node,
                         f"and/or mix {describe(first.type)} and {describe(other.type)}",
@@ -356,6 +405,7 @@ class Expressions(Emitter, abc.ABC):
         return Term(result, first.type)
 
     def lazy_bool(self, node: ast.BoolOp, first: Term) -> Term:
+        """`and` and `or` that begin with a bool: all operands are bools."""
         result = self.keep(self.truth(first, node))
         negation = "" if isinstance(node.op, ast.And) else "not "
         for operand in node.values[1:]:
@@ -372,29 +422,40 @@ class Expressions(Emitter, abc.ABC):
         condition = self.test(node.test)
         with self.guarded(f"if {condition}:", node.test):
             first = self.value(node.body)
-            marker = len(self.lines)
-            self.emit(f"{result} = {first.code}")
+            place, depth = len(self.lines), self._depth
+            self.emit("pass")
         with self.guarded("else:", ast.UnaryOp(ast.Not(), node.test)):
             second = self.value(node.orelse)
             joined = self.join(first, second, node)
             self.emit(f"{result} = {self.convert(second, joined, node).code}")
-        converted = self.convert(first, joined, node).code
-        self.lines[marker] = self.lines[marker].split("=", 1)[0] + f"= {converted}"
+        with self.insertion(place, depth):
+            self.emit(f"{result} = {self.convert(first, joined, node).code}")
         return Term(result, joined)
 
+    @contextlib.contextmanager
+    def insertion(self, place: int, depth: int) -> Iterator[None]:
+        """Emit lines in the place of line number `place` instead of at the end."""
+        lines, self.lines = self.lines, []
+        self._depth, depth = depth, self._depth
+        yield
+        lines[place : place + 1] = self.lines
+        self.lines, self._depth = lines, depth
+
     def join(self, first: Term, second: Term, node: ast.AST) -> Type:
-        """The type of a value that may be either; an exact int constant may join floats."""
+        """The type of a value that may be either."""
         a, b = first.type, second.type
         if a == b:
             return a
         if isinstance(a, Row) and isinstance(b, Row) and a.table == b.table:
             return Row(a.table, a.origins | b.origins)
-        if {a, b} == {Kind.INT, Kind.FLOAT} and exact(first if a is Kind.INT else second):
-            return Kind.FLOAT
+        if {a, b} <= {Kind.INT, Kind.FLOAT, MIXED}:
+            return MIXED
         self.refuse(node, f"this is {describe(a)} in one case and {describe(b)} in the other", "convert one of them")
 
     def convert(self, term: Term, target: Type, node: ast.AST) -> Term:
         """A term as the type that it was joined to."""
+        if target is MIXED:
+            return self.loosen(term, node)
         return self.real(term, node) if target is Kind.FLOAT else term
 
     # --- comparison -----------------------------------------------------------------------------
@@ -418,6 +479,7 @@ class Expressions(Emitter, abc.ABC):
         return Term(result, Kind.BOOL)
 
     def comparand(self, node: ast.expr) -> Term:
+        """An operand of a comparison: anything but a list."""
         term = self.value(node)
         if isinstance(term.type, RowList | ValueList):
             self.refuse(node, f"a value is required here, got {describe(term.type)}")
@@ -438,6 +500,8 @@ class Expressions(Emitter, abc.ABC):
 
     def ordered(self, left: Term, sign: str, right: Term, node: ast.AST) -> str:
         """Code for left sign right."""
+        left = self.real(left, node) if left.type is MIXED else left
+        right = self.real(right, node) if right.type is MIXED else right
         kinds = (left.type, right.type)
         if any(isinstance(kind, Row) for kind in kinds):
             self.refuse(node, "a row is used where a value is needed", "compare fields, or use `is` for the same row")
@@ -471,11 +535,11 @@ class Expressions(Emitter, abc.ABC):
         """x in (a, b, c)."""
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
             self.refuse(node, "`in` needs a tuple written out, for example x in (1, 2, 3)", INTERPRET)
+        choices = [self.comparand(choice) for choice in node.elts]  # all of them, before any is compared
         result = self.keep("False")
-        for choice in node.elts:
+        for choice in choices:
             with self.block(f"if not {result}:"):
-                code = self.ordered(left, "==", self.comparand(choice), node)
-                self.emit(f"{result} = {code}")
+                self.emit(f"{result} = {self.ordered(left, '==', choice, node)}")
         return f"(not {result})" if isinstance(operator, ast.NotIn) else result
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.statements import ALWAYS, Statements, zero
 from tidegate.compiler.types import (
+    MIXED,
     NOTHING,
     Nothing,
     Row,
@@ -133,8 +134,7 @@ class FunctionCompiler(Statements):
         known = self.types.setdefault(name, term.type)
         if known != term.type:
             known = self.types[name] = self.widen(name, known, term, node)
-        code = self.real(term, node).code if known is Kind.FLOAT else term.code
-        self.emit(f"v_{name} = {code}")
+        self.emit(f"v_{name} = {self.convert(term, known, node).code}")
         if name in self.flagged:
             self.emit(f"s_{name} = True")
         if self.assigned is not ALWAYS:
@@ -144,14 +144,8 @@ class FunctionCompiler(Statements):
         """The type of a variable that is assigned two types."""
         if isinstance(known, Row) and isinstance(term.type, Row) and known.table == term.type.table:
             return Row(known.table, known.origins | term.type.origins)
-        if {known, term.type} == {Kind.INT, Kind.FLOAT}:
-            if self.final and term.type is Kind.INT and not isinstance(term.constant, int):
-                self.refuse(
-                    node,
-                    f"the variable {name!r} is float elsewhere, and an int may not be exact as a float",
-                    "write float(...) here, or use another name",
-                )
-            return Kind.FLOAT
+        if {known, term.type} <= {Kind.INT, Kind.FLOAT, MIXED}:
+            return MIXED
         self.refuse(
             node,
             f"the variable {name!r} is {describe(known)} elsewhere and {describe(term.type)} here",
@@ -197,6 +191,7 @@ class FunctionCompiler(Statements):
         return Term(value, found.result)
 
     def compile_helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Helper:
+        """Compile another function of the user's for some argument types."""
         try:
             source = FunctionSource(function, f"helper {function.__name__!r} of {self.source.what}")
         except (OSError, TypeError, SyntaxError) as error:
@@ -226,15 +221,15 @@ class HelperCompiler(FunctionCompiler):
         self.has_return = False
 
     def fingerprint(self) -> tuple[Any, ...]:
+        """What decides the generated code besides the body's text."""
         return (*super().fingerprint(), self.returned)
 
     def round(self) -> None:
+        """Lower the body once."""
         super().round()
         if self.assigned is not ALWAYS:
             if self.has_return and self.returned is not NOTHING:
-                self.refuse(
-                    self.source.tree, f"it returns {describe(self.returned)} but may also end without return"
-                )
+                self.refuse(self.source.tree, f"it returns {describe(self.returned)} but may also end without return")
             self.emit("return 0, 0")
 
     def leave(self, code: str) -> None:
@@ -243,7 +238,7 @@ class HelperCompiler(FunctionCompiler):
 
     def give_back(self, node: ast.Return) -> None:
         """A return statement."""
-        if node.value is None or isinstance(node.value, ast.Constant) and node.value.value is None:
+        if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
             term = Term("0", NOTHING)
         else:
             term = self.value(node.value)
@@ -252,13 +247,8 @@ class HelperCompiler(FunctionCompiler):
         if not self.has_return:
             self.has_return, self.returned = True, term.type
         elif term.type != self.returned:
-            self.returned = self.join(Term("", self.returned, self.loose()), term, node)
-        code = self.real(term, node).code if self.returned is Kind.FLOAT else term.code
-        self.emit(f"return 0, {code}")
-
-    def loose(self) -> int | None:
-        """While types settle, an int returned earlier may still turn out to be a constant beside floats."""
-        return None if self.final else 0
+            self.returned = self.join(Term("", self.returned), term, node)
+        self.emit(f"return 0, {self.convert(term, self.returned, node).code}")
 
 
 def parameter_code(name: str, value_type: Type) -> str:
@@ -294,8 +284,8 @@ def _generator_variables(tree: ast.AST) -> set[str]:
     def visit(node: ast.AST, private: bool) -> None:
         if isinstance(node, ast.comprehension):
             visit(node.target, True)
-            for child in (node.iter, *node.ifs):
-                visit(child, False)
+            for part in (node.iter, *node.ifs):
+                visit(part, False)
             return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             (inside if private else outside).add(node.id)

@@ -40,7 +40,7 @@ _HEADER = """\
 import math
 
 from tidegate.foundation.arithmetic import (
-    add, ceil, compare, divide, float_floor_divide, float_modulo, float_power, floor, floor_divide,
+    add, can_count, ceil, compare, divide, float_floor_divide, float_modulo, float_power, floor, floor_divide,
     modulo, multiply, power, round_half_even, shift_left, shift_right, subtract, truncate,
 )
 from tidegate.foundation.jit import generated, kernel_or_plain
@@ -109,12 +109,38 @@ def _bindings(plans: tuple[TransactionPlan, ...]) -> tuple[tuple[Binding, ...], 
     for number, plan in enumerate(plans):
         for parameter in plan.parameters:
             users.setdefault(parameter, []).append(number)
+    _refuse_two_shapes(users, plans)
     found = [
         Binding(parameter, tuple(numbers), tuple(n for n in numbers if parameter.name in plans[n].written))
         for parameter, numbers in users.items()
     ]
     rows = tuple(binding for binding in found if isinstance(binding.parameter, RowParameter))
     return rows, tuple(binding for binding in found if binding not in rows)
+
+
+def _refuse_two_shapes(users: dict[Parameter, list[int]], plans: tuple[TransactionPlan, ...]) -> None:
+    """No event column can be a list for one transaction and a number for another."""
+    seen: dict[str, tuple[Any, str]] = {}
+    for parameter, numbers in users.items():
+        shape, user = _shape(parameter), plans[numbers[0]].name
+        other, other_user = seen.setdefault(parameter.name, (shape, user))
+        if other != shape:
+            raise DefinitionError(
+                f"the event column {parameter.name!r} is {shape} for transaction {user!r} but {other} for "
+                f"{other_user!r}; no column can be both: rename one of the parameters"
+            )
+
+
+def _shape(parameter: Parameter) -> str:
+    if isinstance(parameter, RowParameter):
+        keys = parameter.table.key_columns
+        inner = "a struct" if len(keys) > 1 else _FAMILIES[keys[0].kind]
+    else:
+        inner = _FAMILIES[parameter.kind]
+    return f"a list of {inner}" if parameter.many else inner
+
+
+_FAMILIES = {Kind.INT: "number", Kind.FLOAT: "number", Kind.BOOL: "bool", Kind.STR: "str"}
 
 
 def _result_type(plans: tuple[TransactionPlan, ...]) -> tuple[pa.DataType, bool]:

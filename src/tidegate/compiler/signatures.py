@@ -50,9 +50,15 @@ def read_parameters(
         elif kind is not None:
             parameters.append(ValueParameter(name, kind, many))
         else:
-            refuse(f"parameter {name!r} is annotated {_shown(hint)}, which is neither a table nor a value", _CHOICES)
+            refuse(
+                f"parameter {name!r} is annotated {_shown(hint)}, which is neither a table nor a value",
+                _CHOICES,
+            )
     if not any(isinstance(parameter, RowParameter) for parameter in parameters):
-        refuse("it has no row parameter", "annotate at least one parameter with a table: that is the state it touches")
+        refuse(
+            "it has no row parameter",
+            "annotate at least one parameter with a table: that is the state it touches",
+        )
     return tuple(parameters), classes, hints.get("return", UNKNOWN)
 
 

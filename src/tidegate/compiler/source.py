@@ -29,7 +29,9 @@ class FunctionSource:
         tree = ast.parse(text).body[0]
         if not isinstance(tree, ast.FunctionDef):
             raise DefinitionError(
-                Place(self.file, first).describe(f"{what}: required a plain function (def), got {type(tree).__name__}")
+                Place(self.file, first + tree.lineno - 1).describe(
+                    f"{what}: required a plain function (def), got {type(tree).__name__}"
+                )
             )
         self.tree: ast.FunctionDef = tree
         self._first = first

@@ -14,9 +14,10 @@ from tidegate.api.control import Abort, abort, delete, require
 from tidegate.compiler.calls import Calls
 from tidegate.compiler.expressions import INTERPRET, ZERO_CODE
 from tidegate.compiler.source import MISSING
-from tidegate.compiler.types import Row, Term, describe
+from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
 from tidegate.operations.layout import Column, Kind
 
+ASSIGNABLE: dict[Kind, tuple[Type, ...]] = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: NUMBERS}
 ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": what holds after code that is never reached
 
 
@@ -77,7 +78,7 @@ class Statements(Calls):
                 self.raised(node)
                 self.assigned = ALWAYS
             case _:
-                what = type(node).__name__
+                what = type(node.value if isinstance(node, ast.Expr) else node).__name__
                 self.refuse(node, f"a {what} statement is outside what can be compiled", f"rewrite it, {INTERPRET}")
 
     def assignment(self, node: ast.Assign) -> None:
@@ -126,11 +127,12 @@ class Statements(Calls):
         """Write a field; the row exists from now on."""
         assert isinstance(row.type, Row)
         table = row.type.table
-        allowed = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: (Kind.INT, Kind.FLOAT, Kind.BOOL)}
-        if term.type not in allowed.get(column.kind, (column.kind,)):
-            advice = "write int(...) or round(...)" if term.type is Kind.FLOAT else ""
+        if term.type not in ASSIGNABLE.get(column.kind, (column.kind,)):
+            advice = "write int(...) or round(...)" if term.type in (Kind.FLOAT, MIXED) else ""
             self.refuse(
-                node, f"{table.name}.{column.name} holds {column.kind.value}, got {describe(term.type)}", advice
+                node,
+                f"{table.name}.{column.name} holds {column.kind.value}, got {describe(term.type)}",
+                advice,
             )
         converted = term
         if column.kind is Kind.INT:
@@ -233,7 +235,7 @@ class Statements(Calls):
     def reason_text(self, node: ast.expr) -> str:
         """The text of a reason, which must be known at declaration."""
         found = node.value if isinstance(node, ast.Constant) else self.source.resolve(node)
-        if not isinstance(found, str) or isinstance(node, ast.Name) and self.variable(node) is not None:
+        if not isinstance(found, str) or (isinstance(node, ast.Name) and self.variable(node) is not None):
             self.refuse(
                 node,
                 f"a reason is a literal string, got {ast.unparse(node)!r}",
@@ -270,4 +272,4 @@ class Statements(Calls):
 
 def zero(kind: object) -> str:
     """Code for a value of the kind that is never used: what leaves a function beside a failure."""
-    return ZERO_CODE[kind] if isinstance(kind, Kind) else "0"
+    return ZERO_CODE[kind] if isinstance(kind, Kind) else "0.0" if kind is MIXED else "0"

@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 from tidegate.compiler.functions import FunctionCompiler, Unit, parameter_codes
 from tidegate.compiler.signatures import UNKNOWN, read_result, struct_fields
 from tidegate.compiler.source import FunctionSource
-from tidegate.compiler.statements import ALWAYS
-from tidegate.compiler.types import Nothing, Row, RowList, Term, Type, ValueList, describe
+from tidegate.compiler.statements import ALWAYS, ASSIGNABLE
+from tidegate.compiler.types import MIXED, Nothing, Row, RowList, Term, Type, ValueList, describe
 from tidegate.foundation.places import Place
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import (
@@ -67,7 +67,7 @@ class TransactionCompiler(FunctionCompiler):
     def give_back(self, node: ast.Return) -> None:
         """A return statement: store the result, and succeed."""
         value = node.value
-        if value is None or isinstance(value, ast.Constant) and value.value is None:
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
             self.emit("return 0")
             return
         struct = struct_fields(self.source.resolve(value.func)) if isinstance(value, ast.Call) else None
@@ -80,6 +80,8 @@ class TransactionCompiler(FunctionCompiler):
             if isinstance(term.type, Nothing):
                 self.emit("return 0")
                 return
+            if term.type is MIXED:
+                term = self.real(term, node)
             if not isinstance(term.type, Kind):
                 self.refuse(node, f"a value is required here, got {describe(term.type)}", "return a field of the row")
             terms = [term]
@@ -120,9 +122,8 @@ class TransactionCompiler(FunctionCompiler):
         if list(given) != [name for name, _ in struct.fields] and set(given) != {name for name, _ in struct.fields}:
             self.refuse(node, f"{ast.unparse(node.func)}() needs each of: {', '.join(n for n, _ in struct.fields)}")
         terms = {name: self.value(argument) for name, argument in given.items()}
-        allowed = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: (Kind.INT, Kind.FLOAT, Kind.BOOL)}
         for name, kind in struct.fields:
-            if terms[name].type not in allowed.get(kind, (kind,)):
+            if terms[name].type not in ASSIGNABLE.get(kind, (kind,)):
                 self.refuse(node, f"field {name!r} holds {kind.value}, got {describe(terms[name].type)}")
         return [terms[name] for name, _ in struct.fields]
 

@@ -40,8 +40,19 @@ class Nothing:
     """The type of None: what a function without a return value gives."""
 
 
-Type = Kind | Row | RowList | ValueList | Nothing
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """A float that may still be the int it started as: `x = 0`, and `x += row.price` only in some cases.
+
+    Python keeps the int until it meets a float. The difference shows in few places (-0 is 0 but -0.0 is
+    not, products above 2**53 are rounded), and there generated code escapes to plain Python.
+    """
+
+
+Type = Kind | Row | RowList | ValueList | Nothing | Mixed
 NOTHING = Nothing()
+MIXED = Mixed()
+NUMBERS = (Kind.INT, Kind.FLOAT, Kind.BOOL, MIXED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,8 @@ def describe(value_type: Type) -> str:
             return f"a list of {table.name} rows"
         case ValueList(kind):
             return f"a list of {kind.value}"
+        case Mixed():
+            return "float or int"
     return "nothing"
 
 
@@ -76,4 +89,6 @@ def identity(value_type: Type) -> str:
             return f"{table.name}_{'_'.join(sorted(origins))}"
         case ValueList(kind):
             return f"list_{kind.value}"
+        case Mixed():
+            return "mixed"
     return "nothing"

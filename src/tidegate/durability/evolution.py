@@ -38,9 +38,7 @@ def difference(old: Iterable[TableLayout], new: Iterable[TableLayout]) -> list[s
         if target is None:
             continue
         if set(stored.key) != set(target.key):
-            lines.append(
-                f"{stored.name}: the key was ({', '.join(stored.key)}), is ({', '.join(target.key)})"
-            )
+            lines.append(f"{stored.name}: the key was ({', '.join(stored.key)}), is ({', '.join(target.key)})")
         kinds = {column.name: column.kind for column in target.columns}
         for column in stored.columns:
             kind = kinds.get(column.name)

@@ -123,9 +123,7 @@ def decode_section(file: str, header: Header, section: Section, data: pa.Buffer)
     (stored,) = _CHECKSUM.unpack(data.slice(section.size - _CHECKSUM.size, _CHECKSUM.size))
     checksum = google_crc32c.extend(header.checksum, body)
     if checksum != stored:
-        raise _corrupted(
-            file, section.offset, f"checksum {stored:08x} of {_described(section)}", f"{checksum:08x}"
-        )
+        raise _corrupted(file, section.offset, f"checksum {stored:08x} of {_described(section)}", f"{checksum:08x}")
     if section.kind == "order":
         return np.frombuffer(body, dtype="<i8", count=section.rows).astype(np.int64, copy=False)
     return pa.ipc.open_stream(body).read_all()
@@ -145,8 +143,7 @@ def read_file(storage: Storage, name: str) -> tuple[Header, list[pa.Table | Orde
     header = decode_header(file, data)
     _require_size(file, header, data.size)
     return header, [
-        decode_section(file, header, section, data.slice(section.offset, section.size))
-        for section in header.sections
+        decode_section(file, header, section, data.slice(section.offset, section.size)) for section in header.sections
     ]
 
 

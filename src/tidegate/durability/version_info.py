@@ -71,11 +71,7 @@ def require_tables(
     layouts = {layout.name: layout for layout in info.layouts}
     for name, table in tables.items():
         if name not in layouts:
-            raise ValueError(
-                f"version {info.version}: rows for table {name}, which has no layout in its info"
-            )
+            raise ValueError(f"version {info.version}: rows for table {name}, which has no layout in its info")
         required = schema(layouts[name])
         if table.schema.names != required.names or table.schema.types != required.types:
-            raise ValueError(
-                f"version {info.version}: table {name} requires\n{required}\ngot\n{table.schema}"
-            )
+            raise ValueError(f"version {info.version}: table {name} requires\n{required}\ngot\n{table.schema}")

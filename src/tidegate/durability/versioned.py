@@ -104,9 +104,7 @@ class VersionedEngine:
             return self._advance(query, batch, plain, arrival, before)
         except FileExistsError:  # another attempt of this batch committed first
             self._forget()
-            return self.process(
-                query, batch, events, order_by=order_by, position=position, late=late, owner=owner
-            )
+            return self.process(query, batch, events, order_by=order_by, position=position, late=late, owner=owner)
         except BaseException:
             self._forget()
             raise
@@ -153,8 +151,8 @@ class VersionedEngine:
 
     def _changed(self, known: VersionInfo, found: str) -> RecoveryImpossible:
         return RecoveryImpossible(
-            f"{self._storage.path}: batch {known.batch} of query {known.query} was applied as version {known.version} and "
-            f"is asked for again, but does not come out the same: {found}. Either the source did not replay the "
+            f"{self._storage.path}: batch {known.batch} of query {known.query} was applied as version {known.version} "
+            f"and is asked for again, but does not come out the same: {found}. Either the source did not replay the "
             "same events, or the transactions were changed in between: run it once more with the source and "
             "the program of the first time, then continue. The state is unharmed"
         )
@@ -221,9 +219,7 @@ class VersionedEngine:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _commit(
-        self, query: str, batch: int, events: int, committed: int, high: Any, logged: Any
-    ) -> None:
+    def _commit(self, query: str, batch: int, events: int, committed: int, high: Any, logged: Any) -> None:
         info = self._info(query, batch, events, committed, high)
         changes = self.core.take_changes()
         self._store.commit(info, changes, logged)
@@ -291,10 +287,10 @@ class VersionedEngine:
 def _same(first: Mapping[str, pa.Table], second: Mapping[str, pa.Table]) -> bool:
     """Whether two sets of changes say the same, in whatever order of rows."""
     for name in {*first, *second}:
-        hashes = [
+        before, after = (
             np.sort(content_hashes(tables[name])) if name in tables else np.empty(0, np.int64)
             for tables in (first, second)
-        ]
-        if not np.array_equal(*hashes):
+        )
+        if not np.array_equal(before, after):
             return False
     return True

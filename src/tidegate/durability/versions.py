@@ -180,9 +180,7 @@ class VersionStore:
 
     # Adding
 
-    def commit(
-        self, info: VersionInfo, changes: Mapping[str, pa.Table], order: Order | None = None
-    ) -> VersionInfo:
+    def commit(self, info: VersionInfo, changes: Mapping[str, pa.Table], order: Order | None = None) -> VersionInfo:
         """Commits `info.version`: the change tables, and the order of its events where it must be logged.
 
         FileExistsError when the version is there already: someone else made it, and it is to be read.
@@ -230,9 +228,7 @@ class VersionStore:
         if len(since) >= SNAPSHOT_AFTER_CHANGES:
             return True
         snapshot_size = self._size(start, "snapshot") if start else 0
-        return sum(self._size(version, "change") for version in since) >= max(
-            snapshot_size, SNAPSHOT_AFTER_BYTES
-        )
+        return sum(self._size(version, "change") for version in since) >= max(snapshot_size, SNAPSHOT_AFTER_BYTES)
 
     def collect(self) -> list[str]:
         """Removes what none of the newest `keep_versions` versions needs, and what crashed writers left.
@@ -284,9 +280,7 @@ class VersionStore:
         if info.base and info.base not in self._rebuildable:
             raise self._impossible(info.base)
 
-    def _write(
-        self, info: VersionInfo, tables: Sequence[tuple[str, pa.Table]], order: Order | None
-    ) -> VersionInfo:
+    def _write(self, info: VersionInfo, tables: Sequence[tuple[str, pa.Table]], order: Order | None) -> VersionInfo:
         header, parts = files.encode(to_fields(info), tables, order)
         name = _name(info.version, info.kind)
         self.storage.write(name, parts, exclusive=True)

@@ -144,9 +144,10 @@ def _highest(column: pa.Array, values: Array, refused: dict[str, Array]) -> int 
 
 
 def _mix(words: Array) -> Array:
-    words = words ^ (words >> np.uint64(33))
-    words = words * np.uint64(0xFF51AFD7ED558CCD)
-    return words ^ (words >> np.uint64(29))
+    mixed: Array = words ^ (words >> np.uint64(33))
+    mixed = mixed * np.uint64(0xFF51AFD7ED558CCD)
+    mixed ^= mixed >> np.uint64(29)
+    return mixed
 
 
 def _column_hash(column: pa.Array) -> Array:
@@ -171,8 +172,10 @@ def _column_hash(column: pa.Array) -> Array:
         found = _mix(words.fill_null(0).to_numpy().astype(np.uint64))
     else:
         texts = column.cast(pa.large_string()) if not types.is_binary(kind) else column.cast(pa.large_binary())
-        offsets, data = string_buffers(texts) if types.is_large_string(texts.type) else string_buffers(
-            texts.view(pa.large_string())
+        offsets, data = (
+            string_buffers(texts)
+            if types.is_large_string(texts.type)
+            else string_buffers(texts.view(pa.large_string()))
         )
         found = np.empty(len(column), np.uint64)
         hash_rows(offsets, data, found)

@@ -19,7 +19,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.engine.batch import Batch
-from tidegate.engine.intake import Bound, arrow_type, bind, column_values, key_words, kind_accepts, one_piece, require_column
+from tidegate.engine.intake import (
+    Bound,
+    arrow_type,
+    bind,
+    column_values,
+    key_words,
+    kind_accepts,
+    one_piece,
+    require_column,
+)
 from tidegate.engine.interpreter import Interpreter
 from tidegate.engine.kernels.events import touched_list_rows, touched_rows
 from tidegate.engine.kernels.strings import match_names
@@ -43,9 +52,7 @@ class EngineCore:
     engine remembers which rows were written until `take_changes` asks.
     """
 
-    def __init__(
-        self, program: Program, extra: tuple[TableLayout, ...] = (), track_changes: bool = False
-    ) -> None:
+    def __init__(self, program: Program, extra: tuple[TableLayout, ...] = (), track_changes: bool = False) -> None:
         self.program = program
         self.plan = program.plan
         self.strings = StringPool()
@@ -64,9 +71,7 @@ class EngineCore:
 
     # --- batches --------------------------------------------------------------------------------------
 
-    def run(
-        self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None
-    ) -> pa.Table:
+    def run(self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None) -> pa.Table:
         """Run a batch: the events with committed, reason and result, in the order in which they came.
 
         Args:
@@ -384,11 +389,12 @@ def _flat(bounds: list[Bound], arrays: list[Array]) -> tuple[Array, ...]:
 
 
 def _column_of_one(value: Any, parameter: Any) -> pa.Array:
-    if isinstance(parameter, RowParameter) and len(parameter.table.key) > 1:
-        if parameter.many:
-            value = [dict(zip(parameter.table.key, v, strict=True)) if isinstance(v, tuple) else v for v in value]
-        elif isinstance(value, tuple):
-            value = dict(zip(parameter.table.key, value, strict=True))
+    if isinstance(parameter, RowParameter) and len(parameter.table.key) > 1 and value is not None:
+        keys = [
+            dict(zip(parameter.table.key, key, strict=True)) if isinstance(key, tuple) else key
+            for key in (value if parameter.many else [value])
+        ]
+        value = keys if parameter.many else keys[0]
     return pa.array([value], arrow_type(parameter))
 
 

@@ -56,10 +56,7 @@ def one_piece(column: pa.ChunkedArray) -> pa.Array:
 
 def required_type(parameter: Parameter) -> str:
     """The column type that a parameter needs, in words."""
-    if isinstance(parameter, RowParameter):
-        inner = _key_type(parameter.table)
-    else:
-        inner = _TYPE_NAMES[parameter.kind]
+    inner = _key_type(parameter.table) if isinstance(parameter, RowParameter) else _TYPE_NAMES[parameter.kind]
     return f"a list of {inner}" if parameter.many else inner
 
 
@@ -132,7 +129,12 @@ def kind_accepts(found: pa.DataType, kind: Kind) -> bool:
     return bool(types.is_string(found) or types.is_large_string(found) or types.is_string_view(found))
 
 
-_TYPE_NAMES = {Kind.INT: "int (int64)", Kind.FLOAT: "float (double)", Kind.BOOL: "bool", Kind.STR: "str (string)"}
+_TYPE_NAMES = {
+    Kind.INT: "int (int64)",
+    Kind.FLOAT: "float (double)",
+    Kind.BOOL: "bool",
+    Kind.STR: "str (string)",
+}
 
 
 def _key_type(table: TableLayout) -> str:

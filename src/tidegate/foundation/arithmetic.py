@@ -90,6 +90,11 @@ def shift_right(a: int, b: int) -> Checked:
     return (0, True) if b < 0 else (int(a) >> min(int(b), 63), False)
 
 
+def can_count(start: int, stop: int, step: int) -> bool:
+    """Whether range(start, stop, step) can be walked with 64-bit arithmetic; step is not zero."""
+    return fits(int(stop) - int(start)) and fits(int(stop) - int(start) + int(step))
+
+
 # --- floats -----------------------------------------------------------------------------------
 
 
@@ -146,7 +151,7 @@ def round_half_even(a: float) -> Checked:
 
 
 def _overflow_intrinsic(name: str) -> Any:
-    @intrinsic  # type: ignore[misc]
+    @intrinsic  # type: ignore[untyped-decorator]
     def operation(_context: Any, _a: Any, _b: Any) -> Any:
         signature = types.Tuple((types.int64, types.boolean))(types.int64, types.int64)
 
@@ -170,7 +175,7 @@ _subtract = _overflow_intrinsic("llvm.ssub.with.overflow.i64")
 _multiply = _overflow_intrinsic("llvm.smul.with.overflow.i64")
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def _pow(_context: Any, _a: Any, _b: Any) -> Any:
     """The C library's pow, kept from being simplified: pow(x, 2) may differ from x * x in the last bit."""
     signature = types.float64(types.float64, types.float64)
@@ -186,7 +191,7 @@ def _pow(_context: Any, _a: Any, _b: Any) -> Any:
     return signature, codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def _remainder(_context: Any, _a: Any, _b: Any) -> Any:
     """C's fmod, which is exact."""
     signature = types.float64(types.float64, types.float64)
@@ -201,9 +206,7 @@ def _compiled(definition: Callable[..., Any]) -> Callable[[Callable[..., Any]], 
     """Use the decorated function in compiled code wherever `definition` is called."""
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
-        overload(definition, strict=False, jit_options={"error_model": "numpy"})(
-            lambda *_arguments: implementation
-        )
+        overload(definition, strict=False, jit_options={"error_model": "numpy"})(lambda *_arguments: implementation)
         return implementation
 
     return register
@@ -273,6 +276,15 @@ def _compiled_shift_right(a, b):  # type: ignore[no-untyped-def]
     if b < 0:
         return 0, True
     return a >> min(b, 63), False
+
+
+@_compiled(can_count)
+def _compiled_can_count(start, stop, step):  # type: ignore[no-untyped-def]
+    span, escape = _subtract(stop, start)
+    if escape:
+        return False
+    _, escape = _add(span, step)
+    return not escape
 
 
 @_compiled(float_floor_divide)

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 from llvmlite import ir
@@ -53,8 +53,6 @@ __all__ = [
     "types",
     "uncompiled",
 ]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _uncompiled: ContextVar[bool] = ContextVar("tidegate_uncompiled", default=False)
 _loaded: dict[tuple[str, bool], ModuleType] = {}
@@ -90,20 +88,22 @@ class _SharedCache(FunctionCache):  # type: ignore[misc]
         )
 
 
-def kernel(function: Function) -> Function:
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a loop over arrays to machine code that runs without the GIL, kept on disk."""
     dispatcher = numba.njit(**_OPTIONS)(function)
     with contextlib.suppress(RuntimeError):  # no writable place for a cache: compile every time
         dispatcher._cache = _SharedCache(function)
-    return dispatcher  # type: ignore[no-any-return]
+    compiled: Callable[..., Any] = dispatcher
+    return compiled
 
 
-def generated(function: Function) -> Function:
+def generated(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate an inner function of a generated program: compiled into `run`, or plain under `uncompiled`."""
-    return function if _uncompiled.get() else numba.njit(**_OPTIONS)(function)
+    compiled: Callable[..., Any] = function if _uncompiled.get() else numba.njit(**_OPTIONS)(function)
+    return compiled
 
 
-def kernel_or_plain(function: Function) -> Function:
+def kernel_or_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate the entry of a generated program: a kernel kept on disk, or plain under `uncompiled`."""
     return function if _uncompiled.get() else kernel(function)
 
@@ -175,5 +175,6 @@ def _import_file(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # cached machine code finds its module here
     spec.loader.exec_module(module)
     return module

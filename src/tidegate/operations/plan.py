@@ -28,7 +28,12 @@ from tidegate.operations.layout import Kind, TableLayout
 COMMITTED = 0
 ESCAPE = -1
 
-DTYPES: dict[Kind, Any] = {Kind.INT: np.int64, Kind.FLOAT: np.float64, Kind.BOOL: np.bool_, Kind.STR: np.int64}
+DTYPES: dict[Kind, Any] = {
+    Kind.INT: np.int64,
+    Kind.FLOAT: np.float64,
+    Kind.BOOL: np.bool_,
+    Kind.STR: np.int64,
+}
 
 
 def generated_name(transaction: str) -> str:

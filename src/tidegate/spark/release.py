@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tidegate.durability import ownership
-from tidegate.durability.ownership import Owner
 from tidegate.foundation import processes
 from tidegate.foundation.storage import open_storage
 
@@ -42,12 +41,6 @@ _log = logging.getLogger(__name__)
 _lock = threading.Lock()
 _paths: set[str] = set()
 _sessions: list[SparkSession] = []
-
-
-def this_process(name: str) -> Owner:
-    """An owner record of this process; the worker that claims fills in the query."""
-    pid = os.getpid()
-    return Owner(query="", host=processes.host(), pid=pid, started=processes.started(pid), name=name)
 
 
 def watch(events: DataFrame, path: str) -> None:

@@ -37,7 +37,7 @@ from tidegate.durability import ownership
 from tidegate.durability.ownership import Owner
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.engine.arrival import content_hashes
-from tidegate.foundation.errors import StateOwned
+from tidegate.foundation.errors import InputError, StateOwned
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.spark.columns import PARTITION_COLUMN, needed_columns
@@ -46,7 +46,7 @@ from tidegate.spark.payload import unpack
 Late = Literal["run", "refuse"]
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-OWNER_WAIT_SECONDS = 10.0
+OWNER_WAIT_SECONDS = 5.0
 """How long a batch waits for the state's owner to go: an ended query is released a moment later."""
 
 OUTPUT_ROWS = 1 << 16
@@ -100,7 +100,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
         return
     rows = in_source_order(pa.Table.from_batches(pieces))
     engine = _engine(settings)
-    plan = engine.core.plan
+    plan = engine.program.plan
     events = rows.select(needed_columns(plan, settings.order_by, rows.column_names))
     identity = _identity(settings, events, plan.names)
     outcomes = _process(engine, settings, identity, events)
@@ -118,7 +118,9 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
             del _engines[other]  # another program's rows of this state: never both at once
         while len(_engines) >= ENGINES_MAX:
             _engines.popitem(last=False)
-        engine = VersionedEngine(unpack(settings.payload), settings.path, keep_versions=settings.keep_versions)
+        engine = VersionedEngine(
+            unpack(settings.payload), settings.path, keep_versions=settings.keep_versions
+        )
     _engines[key] = engine
     return engine
 
@@ -129,7 +131,10 @@ def _identity(settings: TaskSettings, events: pa.Table, names: tuple[str, ...]) 
     batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     if settings.batch_name is None:
         if query is None or batch is None:
-            raise RuntimeError("Spark names no micro-batch in a streaming task; is this Structured Streaming?")
+            raise InputError(
+                "transact: this task of a stream does not know its micro-batch. In foreachBatch, run actions "
+                "in the thread that Spark calls, not in threads of your own."
+            )
         return BatchIdentity(query, int(batch), replace(settings.owner, query=query))
     owner = replace(settings.owner, query=settings.batch_name)
     if query is None or batch is None:

@@ -28,6 +28,7 @@ from tidegate.api.transaction import Transaction
 from tidegate.compiler.program import build_program
 from tidegate.durability.ownership import Owner
 from tidegate.durability.versioned import VersionedEngine
+from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.plan import Program
@@ -98,7 +99,9 @@ def _check_arguments(
     if late not in get_args(Late):
         raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
     if not isinstance(keep_versions, int) or keep_versions < 1:
-        raise InputError(f"transact: keep_versions must be a whole number of at least 1, got {keep_versions!r}")
+        raise InputError(
+            f"transact: keep_versions must be a whole number of at least 1, got {keep_versions!r}"
+        )
     if order_by is not None and not isinstance(order_by, str):
         raise InputError(f"transact: order_by must be the name of a column, got {order_by!r}")
     given = os.fspath(state)
@@ -120,13 +123,13 @@ def _fill(program: Program, path: str, keep_versions: int, initial: Mapping[type
         layout = layout_of(table)
         if layout is None or layout.name not in names:
             raise InputError(
-                f"transact: initial has rows for {getattr(table, '__name__', table)!r}, which is no table of the "
-                f"program; its tables are {', '.join(sorted(names))}"
+                f"transact: initial has rows for {getattr(table, '__name__', table)!r}, which is no table of "
+                f"the program; its tables are {', '.join(sorted(names))}"
             )
         tables[layout.name] = rows
-    engine = VersionedEngine(program, path, keep_versions=keep_versions)
-    if engine.is_empty():
-        engine.initialise({name: _rows(name, rows) for name, rows in tables.items()})
+    if VersionStore(open_storage(path)).newest() is None:
+        loaded = {name: _rows(name, rows) for name, rows in tables.items()}
+        VersionedEngine(program, path, keep_versions=keep_versions).initialise(loaded)
 
 
 def _rows(name: str, rows: Any) -> pa.Table:

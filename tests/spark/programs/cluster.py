@@ -1,4 +1,4 @@
-"""Tasks that fail, are retried, lose their worker or run twice at once, on two real executors.
+"""Tasks that fail, are retried, lose their worker or run twice at once, on a cluster of two machines.
 
     python cluster.py FOLDER
 
@@ -9,12 +9,17 @@ Runs each accident below on a stream of its own under FOLDER and leaves its outc
     worker lost   the Python worker is killed in the middle of the batch
     twice         a slow task is run a second time by speculation, and both get to the end
     moved         the state is warm in one executor, and the next batch runs in the other
+
+The machines are two addresses of this one: Spark never runs a speculative task on the machine of the first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,11 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import tidegate as tg
 from tidegate.spark import session, transact
+from tidegate.spark.java import ensure_java
 
 
 @tg.table(key="id")
@@ -61,12 +68,13 @@ def first_time(folder: str) -> bool:
 def note(folder: str, text: str) -> None:
     context = TaskContext.get()
     batch = context.getLocalProperty("streaming.sql.batchId")
-    line = f"{text} batch={batch} attempt={context.attemptNumber()} executor={os.environ.get('SPARK_EXECUTOR_DIRS')}"
+    executor = os.environ.get("SPARK_EXECUTOR_DIRS")
+    line = f"{text} batch={batch} attempt={context.attemptNumber()} executor={executor}"
     with open(f"{folder}/log", "a") as log:
         log.write(line + "\n")
 
 
-def fatal_deposit(folder: str) -> tg.Transaction:
+def fatal_deposit(folder: str) -> Any:
     """A deposit of 13 kills the worker that runs it, once."""
 
     @tg.transaction(compiled=False)
@@ -79,7 +87,7 @@ def fatal_deposit(folder: str) -> tg.Transaction:
     return deposit
 
 
-def slow_deposit(folder: str) -> tg.Transaction:
+def slow_deposit(folder: str) -> Any:
     """A deposit of 13 waits until a second task has run the same batch to its end."""
 
     @tg.transaction(compiled=False)
@@ -147,27 +155,55 @@ def run(spark: SparkSession, folder: Path, program: list[Any], after: Any) -> No
     query.awaitTermination()
 
 
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A standalone master and two workers with one core each; gives the master's address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"spark://127.0.0.1:{port}"
+    starter = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    part = "org.apache.spark.deploy"
+    commands = [[f"{part}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    for host in ("127.0.0.1", "127.0.0.2"):
+        options = ["--host", host, "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        commands.append([f"{part}.worker.Worker", *options, "--work-dir", str(folder / "work" / host), address])
+    java = str(ensure_java())
+    environment = {**os.environ, "JAVA_HOME": java, "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+    running = [subprocess.Popen([starter, *command], env=environment) for command in commands]
+    try:
+        yield address
+    finally:
+        for process in reversed(running):
+            process.terminate()
+        for process in running:
+            process.wait()
+
+
 def main(folder: Path) -> None:
-    settings = {
-        "spark.master": "local-cluster[2,1,1024]",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.task.duration.threshold": "2s",
-        "spark.locality.wait": "0s",
-        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-    }
-    spark = session("accidents", config=settings)
-    place = folder / "retried"
-    run(spark, place, [transfer, deposit], fail_once(str(place)))
-    place = folder / "worker lost"
-    run(spark, place, [transfer, fatal_deposit(str(place))], only_noted(str(place)))
-    place = folder / "twice"
-    run(spark, place, [transfer, slow_deposit(str(place))], hold_the_second(str(place)))
-    place = folder / "moved"
-    run(spark, place, [transfer, deposit], only_noted(str(place)))
-    spark.stop()
+    with cluster(folder) as address:
+        settings = {
+            "spark.master": address,
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.speculation": "true",
+            "spark.speculation.interval": "100ms",
+            "spark.speculation.task.duration.threshold": "2s",
+            "spark.locality.wait": "0s",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        }
+        spark = session("accidents", config=settings)
+        place = folder / "retried"
+        run(spark, place, [transfer, deposit], fail_once(str(place)))
+        place = folder / "worker lost"
+        run(spark, place, [transfer, fatal_deposit(str(place))], only_noted(str(place)))
+        place = folder / "twice"
+        run(spark, place, [transfer, slow_deposit(str(place))], hold_the_second(str(place)))
+        place = folder / "moved"
+        run(spark, place, [transfer, deposit], only_noted(str(place)))
+        spark.stop()
 
 
 if __name__ == "__main__":

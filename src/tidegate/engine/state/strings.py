@@ -58,7 +58,7 @@ class StringPool:
         """The strings with these numbers, as an Arrow column."""
         count = len(self)
         buffers = [None, pa.py_buffer(self._starts[: count + 1]), pa.py_buffer(self._held)]
-        whole = pa.LargeStringArray.from_buffers(pa.large_string(), count, buffers)
+        whole = pa.Array.from_buffers(pa.large_string(), count, buffers)
         return pc.take(whole, pa.array(numbers)).cast(pa.string())
 
     def _grow(self, size: int) -> None:

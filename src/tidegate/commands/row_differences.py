@@ -1,20 +1,15 @@
-"""Rows of stored state without the program that wrote them: what `tidegate state` looks at.
+"""What `tidegate state` needs to find rows: which table, which key, and what differs between versions.
 
-A version is a snapshot and the changes after it, each a table of rows with a column `exists`. For
-every key the last row counts, and it counts only if it exists:
+Two versions of a table are compared row by row, as Arrow tables: a row that stands in only one of them
+belongs to a key that was added, removed or changed. Only those keys become Python objects, so the cost
+is that of reading the versions, plus what differs.
 
-    snapshot   (A, 100, true)   (B, 50, true)
-    change                      (B, 80, true)   (C, 5, true)
-    change     (A, 0, false)
-    rows                        (B, 80)         (C, 5)
-
-`difference` compares the rows of two versions by key. All of it is Arrow; no engine is built, so a
-state can be looked at while a query runs on it, and by someone who lacks the query's code.
+No engine is built and no program is needed; how rows are rebuilt is in `durability.stored_rows`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,26 +53,6 @@ def choose_table(layouts: dict[str, TableLayout], name: str | None) -> TableLayo
         asked = "which of the tables is meant?" if name is None else f"there is no table {name!r}."
         raise InputError(f"{asked} This state has: {', '.join(sorted(layouts)) or 'no tables'}")
     return layouts[name]
-
-
-def rows_at(store: VersionStore, layout: TableLayout, version: int | None) -> pa.Table:
-    """All rows of a table at a version (None: the newest), sorted by key, in this layout."""
-    _, changes = store.load(version, layouts=[layout])
-    return fold(layout, (tables[layout.name] for tables in changes if layout.name in tables))
-
-
-def fold(layout: TableLayout, changes: Iterable[pa.Table]) -> pa.Table:
-    """The rows that exist after all changes, sorted by key."""
-    schema = layout.arrow_schema
-    empty = schema.append(pa.field("exists", pa.bool_(), nullable=False)).empty_table()
-    rows = pa.concat_tables([empty, *changes])
-    if rows.num_rows == 0:
-        return schema.empty_table()
-    numbered = rows.select(list(layout.key)).append_column(_NUMBER, pa.array(np.arange(rows.num_rows)))
-    last = numbered.group_by(list(layout.key)).aggregate([(_NUMBER, "max")])[f"{_NUMBER}_max"]
-    kept = rows.take(last)
-    kept = kept.filter(kept["exists"]).drop_columns(["exists"])
-    return kept.sort_by([(name, "ascending") for name in layout.key])
 
 
 def with_key(layout: TableLayout, rows: pa.Table, texts: list[str]) -> pa.Table:

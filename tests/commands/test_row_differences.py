@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.commands import stored_rows
+from tidegate.commands import row_differences
+from tidegate.durability import stored_rows
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.operations.layout import Column, Kind
 
@@ -48,32 +49,32 @@ def test_a_version_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_the_difference_of_two_versions(tmp_path: Path) -> None:
     store = make_state(tmp_path)
     before, after = (stored_rows.rows_at(store, ACCOUNT, version) for version in (1, 3))
-    found = list(stored_rows.difference(ACCOUNT, before, after))
+    found = list(row_differences.difference(ACCOUNT, before, after))
     assert [(each.key["id"], each.what) for each in found] == [(1, "removed"), (2, "changed"), (3, "added")]
     assert found[1].before == {"id": 2, "balance": 50} and found[1].after == {"id": 2, "balance": 80}
 
 
 def test_a_version_does_not_differ_from_itself(tmp_path: Path) -> None:
     rows = stored_rows.rows_at(make_state(tmp_path), ACCOUNT, 3)
-    assert list(stored_rows.difference(ACCOUNT, rows, rows)) == []
+    assert list(row_differences.difference(ACCOUNT, rows, rows)) == []
 
 
 def test_rows_from_before_a_new_field_have_its_default(tmp_path: Path) -> None:
     wider = replace(ACCOUNT, columns=(*ACCOUNT.columns, Column("limit", Kind.INT, 10)))
     store = make_state(tmp_path)
     store.commit(info(4, wider, SEAT), {"Account": changes(wider, (3, 5, 20, True))})
-    layout = stored_rows.layouts_at(store, None)["Account"]
+    layout = row_differences.layouts_at(store, None)["Account"]
     before, after = (stored_rows.rows_at(store, layout, version) for version in (3, 4))
-    (only,) = stored_rows.difference(layout, before, after)
+    (only,) = row_differences.difference(layout, before, after)
     assert only.before == {"id": 3, "balance": 5, "limit": 10}
     assert only.after == {"id": 3, "balance": 5, "limit": 20}
 
 
 def test_a_composite_key_is_found_by_its_fields(tmp_path: Path) -> None:
     rows = stored_rows.rows_at(make_state(tmp_path), SEAT, 3)
-    found = stored_rows.with_key(SEAT, rows, ["B", "7"])
+    found = row_differences.with_key(SEAT, rows, ["B", "7"])
     assert found.to_pylist() == [{"row": "B", "number": 7, "taken": True}]
-    assert stored_rows.with_key(SEAT, rows, ["B", "8"]).num_rows == 0
+    assert row_differences.with_key(SEAT, rows, ["B", "8"]).num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -83,14 +84,14 @@ def test_a_composite_key_is_found_by_its_fields(tmp_path: Path) -> None:
 def test_a_key_that_cannot_be_is_refused(tmp_path: Path, texts: list[str], message: str) -> None:
     rows = stored_rows.rows_at(make_state(tmp_path), SEAT, 3)
     with pytest.raises(InputError, match=message):
-        stored_rows.with_key(SEAT, rows, texts)
+        row_differences.with_key(SEAT, rows, texts)
 
 
 def test_a_table_is_chosen_by_name_or_because_it_is_the_only_one() -> None:
-    assert stored_rows.choose_table({"Account": ACCOUNT}, None) is ACCOUNT
+    assert row_differences.choose_table({"Account": ACCOUNT}, None) is ACCOUNT
     both = {"Account": ACCOUNT, "Seat": SEAT}
-    assert stored_rows.choose_table(both, "Seat") is SEAT
+    assert row_differences.choose_table(both, "Seat") is SEAT
     with pytest.raises(InputError, match=r"which of the tables is meant.*Account, Seat"):
-        stored_rows.choose_table(both, None)
+        row_differences.choose_table(both, None)
     with pytest.raises(InputError, match=r"no table 'Saet'.*Account, Seat"):
-        stored_rows.choose_table(both, "Saet")
+        row_differences.choose_table(both, "Saet")
