@@ -109,7 +109,6 @@ BODIES: dict[str, tuple[str, list[str]]] = {
     "a variable with two types": ("x = 1\nx = label  # here", ["x", "int", "str"]),
     "a row variable of two tables": ("r = src\nfor r in people:  # here\n    pass", ["r", "Account", "Person"]),
     "a conditional of two types": ("x = amount if src.open else label  # here", ["int", "str"]),
-    "min of int and float": ("src.rate = min(amount, share)  # here", ["min", "int", "float"]),
     "and of two types": ("x = amount and label  # here", ["int", "str"]),
     "invert of a float": ("src.rate = ~share  # here", ["~", "float"]),
     "a shift of a float": ("src.rate = share << 2  # here", ["float"]),

@@ -54,9 +54,7 @@ def test_only_columns_that_a_transaction_needs_are_required(spark: SparkSession,
 def test_several_transactions_need_the_column_that_names_one(spark: SparkSession) -> None:
     message = refusal(spark, "src long, dst long, amount long", PROGRAM)
     assert "column 'transaction' is missing: required string (which of transfer, deposit to run)" in message
-    assert "column 'transaction' is int" in refusal(
-        spark, "transaction int, src long, dst long, amount long", PROGRAM
-    )
+    assert "column 'transaction' is int" in refusal(spark, "transaction int, src long, dst long, amount long", PROGRAM)
 
 
 def test_a_wrong_type_is_named_with_what_is_required_and_how_to_cast(spark: SparkSession) -> None:
@@ -113,9 +111,7 @@ def test_an_unknown_or_unordered_order_by_is_refused(spark: SparkSession) -> Non
         ({"initial": {Path: None}}, "'Path', which is no table of the program; its tables are Account"),
     ],
 )
-def test_arguments_that_cannot_be_are_refused(
-    spark: SparkSession, options: dict[str, Any], message: str
-) -> None:
+def test_arguments_that_cannot_be_are_refused(spark: SparkSession, options: dict[str, Any], message: str) -> None:
     events = spark.createDataFrame([], "dst long, amount long")
     with pytest.raises(InputError, match=message):
         transact(events, [deposit], **{"state": "unused", **options})
@@ -188,9 +184,7 @@ def test_malformed_rows_become_refused_events(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "foreign"])
-def test_a_damaged_state_file_stops_the_query_by_name(
-    spark: SparkSession, tmp_path: Path, damage: str
-) -> None:
+def test_a_damaged_state_file_stops_the_query_by_name(spark: SparkSession, tmp_path: Path, damage: str) -> None:
     inbox = Inbox(tmp_path / "in")
     inbox.add([put(1, 1, 10)])
     drain(ledger(inbox.stream(spark), tmp_path / "state"), tmp_path)
@@ -206,9 +200,7 @@ def test_a_damaged_state_file_stops_the_query_by_name(
     assert VersionStore(open_storage(str(tmp_path / "state"))).refresh() == [1], "nothing was committed"
 
 
-def test_a_path_that_cannot_be_written_is_named_and_nothing_is_lost(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_path_that_cannot_be_written_is_named_and_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     events = spark.createDataFrame([(1, 5)], "dst long, amount long")
     with pytest.raises((StorageFailed, PythonException), match=r"Not a directory"):

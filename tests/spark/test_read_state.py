@@ -63,24 +63,18 @@ def test_the_version_is_fixed_when_read_state_is_called(spark: SparkSession, tmp
     assert read_state(spark, tmp_path / "state", Account).collect() == [Row(id=1, balance=20)]
 
 
-def test_rows_are_no_part_of_the_plan(
-    spark: SparkSession, state: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_are_no_part_of_the_plan(spark: SparkSession, state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     read_state(spark, str(state), Account).explain(mode="extended")
     plan = capsys.readouterr().out
     assert "LocalRelation" not in plan and len(plan) < 4000
 
 
-def test_a_version_that_is_not_kept_is_refused_naming_those_that_are(
-    spark: SparkSession, state: Path
-) -> None:
+def test_a_version_that_is_not_kept_is_refused_naming_those_that_are(spark: SparkSession, state: Path) -> None:
     with pytest.raises(RecoveryImpossible, match=r"no version 17, the newest is 5.*1-5"):
         read_state(spark, str(state), Account, version=17)
 
 
-def test_a_collected_version_is_refused_naming_those_that_are_kept(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_collected_version_is_refused_naming_those_that_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "in")
     for number in range(4):
         inbox.add([put(number, 1, 10)])

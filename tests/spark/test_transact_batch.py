@@ -52,9 +52,7 @@ EVENTS: list[Event] = [
 ]
 
 
-def test_a_batch_dataframe_is_applied_once_however_many_actions_run_on_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_batch_dataframe_is_applied_once_however_many_actions_run_on_it(spark: SparkSession, tmp_path: Path) -> None:
     outcomes = ledger(frame(spark, EVENTS), tmp_path / "state")
     expected = Books().run(EVENTS)
     assert outcomes.count() == 100
@@ -73,9 +71,7 @@ def test_each_call_of_transact_is_a_batch_of_its_own(spark: SparkSession, tmp_pa
         assert collected(outcomes) == {1: (True, None, 10 * times)}
     assert balances(spark, tmp_path / "state") == {1: 30}
     assert count_versions(tmp_path / "state") == 3
-    assert ownership.current(open_storage(str(tmp_path / "state"))) is None, (
-        "a batch job lets go of the state"
-    )
+    assert ownership.current(open_storage(str(tmp_path / "state"))) is None, "a batch job lets go of the state"
 
 
 def test_an_action_that_needs_a_few_rows_applies_all(spark: SparkSession, tmp_path: Path) -> None:
@@ -127,9 +123,7 @@ def test_batches_and_their_outcomes_can_be_joined_and_chained(spark: SparkSessio
     )
 
 
-def test_two_batch_jobs_on_one_state_in_one_plan_follow_each_other(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_two_batch_jobs_on_one_state_in_one_plan_follow_each_other(spark: SparkSession, tmp_path: Path) -> None:
     left = ledger(frame(spark, [put(1, 1, 10)]), tmp_path / "state")
     right = ledger(frame(spark, [put(2, 1, 10)]), tmp_path / "state")
     found = collected(left.union(right))

@@ -23,7 +23,7 @@ from tidegate.foundation import processes
 from tidegate.foundation.storage import open_storage
 from tidegate.spark import read_state, transact
 
-from .ledgers import Account, Books, Inbox, balances, drain, ledger, move, put, written
+from .ledgers import Account, Books, Inbox, balances, collected, drain, ledger, move, put, written
 
 
 def versions(state: Path) -> list[tuple[int, int, int]]:
@@ -87,9 +87,7 @@ def deposit_only(dst: Account, amount: int) -> int:
     return dst.balance
 
 
-def test_events_run_in_the_order_of_order_by_whatever_order_they_arrive_in(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_events_run_in_the_order_of_order_by_whatever_order_they_arrive_in(spark: SparkSession, tmp_path: Path) -> None:
     batch = [move(1, 1, 2, 70, ts=30), put(2, 1, 100, ts=10), move(3, 1, 3, 50, ts=20)]
     inbox = Inbox(tmp_path / "in")
     inbox.add(batch)
@@ -100,9 +98,7 @@ def test_events_run_in_the_order_of_order_by_whatever_order_they_arrive_in(
     assert balances(spark, tmp_path / "state") == expected.balances
 
 
-def test_ties_and_streams_without_order_by_run_in_the_sources_order(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_ties_and_streams_without_order_by_run_in_the_sources_order(spark: SparkSession, tmp_path: Path) -> None:
     for name, order_by in (("none", None), ("ties", "ts")):
         batch = [put(event, 1, 1, ts=5) for event in range(0, 1000, 2)]
         batch += [move(event, 1, 2, 1, ts=5) for event in range(1, 1500, 2)]
@@ -116,9 +112,7 @@ def test_ties_and_streams_without_order_by_run_in_the_sources_order(
 
 
 @pytest.mark.parametrize("late", ["run", "refuse"])
-def test_an_event_older_than_a_finished_batch_is_run_or_refused(
-    spark: SparkSession, tmp_path: Path, late: str
-) -> None:
+def test_an_event_older_than_a_finished_batch_is_run_or_refused(spark: SparkSession, tmp_path: Path, late: str) -> None:
     inbox = Inbox(tmp_path / "in")
     inbox.add([put(1, 1, 100, ts=10), put(2, 2, 100, ts=20)])
     inbox.add([put(3, 1, 1, ts=15), put(4, 2, 1, ts=25), put(5, 3, 1, ts=20)])
@@ -134,9 +128,7 @@ def test_an_event_older_than_a_finished_batch_is_run_or_refused(
     assert outcomes[5] == (True, None, 1), "as old as the newest one is not late"
 
 
-def test_a_batch_without_rows_makes_no_version_and_its_id_is_skipped(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_batch_without_rows_makes_no_version_and_its_id_is_skipped(spark: SparkSession, tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "in")
     inbox.add([put(1, 1, 5)])
     inbox.add([put(2, 1, -1)])
@@ -160,9 +152,7 @@ def test_a_restarted_query_goes_on_where_it_was(spark: SparkSession, tmp_path: P
     assert str(query.id)
 
 
-def test_a_batch_whose_commit_spark_forgot_is_found_and_not_applied_again(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_batch_whose_commit_spark_forgot_is_found_and_not_applied_again(spark: SparkSession, tmp_path: Path) -> None:
     """As after a crash between our commit and Spark's: the batch runs again and gives the same outcomes."""
     inbox, books = Inbox(tmp_path / "in"), Books()
     for batch in ([put(1, 1, 10), put(2, 2, 5)], [move(3, 1, 2, 7), move(4, 1, 2, 7)]):
@@ -174,9 +164,7 @@ def test_a_batch_whose_commit_spark_forgot_is_found_and_not_applied_again(
         forgotten.unlink()
     again = (
         ledger(inbox.stream(spark), tmp_path / "state")
-        .writeStream.foreachBatch(
-            lambda frame, batch: frame.write.mode("append").parquet(str(tmp_path / "again.out"))
-        )
+        .writeStream.foreachBatch(lambda frame, batch: frame.write.mode("append").parquet(str(tmp_path / "again.out")))
         .option("checkpointLocation", str(tmp_path / "query.checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -242,6 +230,23 @@ def test_the_owner_is_released_when_its_query_ends(spark: SparkSession, tmp_path
     wait_until(lambda: ownership.current(open_storage(str(tmp_path / "state"))) is None)
 
 
+def test_two_tasks_that_run_one_batch_at_once_agree(spark: SparkSession, tmp_path: Path) -> None:
+    """The outcomes are used twice in one plan, so each batch is run by two tasks side by side."""
+    inbox, books = Inbox(tmp_path / "in"), Books()
+    for number in range(4):
+        batch = [put(20 * number + i, i % 3, 5, ts=0) for i in range(10)]
+        batch += [move(20 * number + 10 + i, i % 3, 7, 4 + i, ts=0) for i in range(10)]
+        inbox.add(batch)
+        books.run(batch)
+    outcomes = ledger(inbox.stream(spark), tmp_path / "state")
+    drain(outcomes.union(outcomes), tmp_path)
+    rows = spark.read.parquet(str(tmp_path / "query.out"))
+    assert rows.count() == 160
+    assert collected(rows.distinct()) == books.outcomes
+    assert balances(spark, tmp_path / "state") == books.balances
+    assert [batch for _, batch, _ in versions(tmp_path / "state")] == [0, 1, 2, 3]
+
+
 def test_a_stale_owner_is_taken_over(spark: SparkSession, tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     storage = open_storage(str(tmp_path / "state"))
@@ -253,9 +258,7 @@ def test_a_stale_owner_is_taken_over(spark: SparkSession, tmp_path: Path) -> Non
     assert balances(spark, tmp_path / "state") == {1: 10}
 
 
-def test_a_new_field_reads_as_its_default_and_a_removed_one_is_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_new_field_reads_as_its_default_and_a_removed_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "in")
     inbox.add([put(1, 1, 10)])
     drain(ledger(inbox.stream(spark), tmp_path / "state"), tmp_path)
@@ -332,9 +335,7 @@ def top_up(accounts: list[Account], amount: int) -> int:
     return total
 
 
-def test_composite_keys_lists_and_struct_results_pass_through_spark(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_composite_keys_lists_and_struct_results_pass_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "in")
     inbox.add_text(
         '{"event": 1, "transaction": "passes", "at": {"segment": 3, "vehicle": "a"}, "speed": 50.0}\n'

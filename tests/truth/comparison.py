@@ -4,9 +4,9 @@ What is compared after each batch: the events' own columns (untouched, in input 
 `reason`, `result`, and every table in full. Floats are compared by their bits; all NaNs are one value.
 
     oracle                 once per case, batch by batch
-    same batches           engine.run with the case's order_by, compared after each batch
-    other cuts             the same events, already in order, cut into batches elsewhere
-    one by one             engine.execute for each event
+    same                   engine.run on the batch, with its order_by
+    cuts                   the batch's events, already in order, cut into several batches
+    execute                engine.execute for each event
 
 A `Mismatch` says what differed first; `explain` shows the program and the events beside it.
 """
@@ -61,11 +61,11 @@ class Configuration:
 
 def expectation(case: Case) -> Expected:
     oracle = Oracle(case.program.source)
-    for name, rows in case.loads.items():
-        if name in oracle.tables:
-            oracle.load(name, rows)
     expected = Expected([], [])
     for batch in case.batches:
+        for name, rows in batch.loads.items():
+            if name in oracle.tables:
+                oracle.load(name, rows)
         expected.outcomes.append(oracle.run(batch.events, batch.order_by))
         expected.tables.append({name: oracle.scan(name) for name in oracle.tables})
     return expected
@@ -86,57 +86,65 @@ def imported(source: str) -> Iterator[types.ModuleType]:
         del sys.modules[name], linecache.cache[filename]
 
 
-def check(case: Case, configuration: Configuration, expected: Expected, cuts: Choices) -> None:
+def check(case: Case, configuration: Configuration, expected: Expected, choices: Choices) -> None:
     """Raises Mismatch where the engine differs from what is expected."""
     program = case.program
     with imported(program.interpreted if configuration.interpreted else program.source) as module:
         transactions = [getattr(module, spec.name) for spec in program.transactions]
         engine = tg.Engine(transactions, strategy=configuration.strategy, workers=configuration.workers)
-        used = _used_tables(program)
-        for table in used:
-            rows = case.loads[table.name]
-            engine.load(getattr(module, table.name), pa.Table.from_pylist(rows, table_schema(table)))
-        if configuration.batching == "same":
-            for number, batch in enumerate(case.batches):
-                outcomes = _run(engine, case, batch)
-                compare_outcomes(program, outcomes, batch, expected.outcomes[number], f"batch {number}")
-                _compare_tables(engine, module, used, expected.tables[number], f"batch {number}")
-            return
-        events, outcomes_wanted = _in_order(case, expected)
-        if configuration.batching == "execute":
-            _execute_each(engine, module, program, events, outcomes_wanted)
-        else:
-            _run_cuts(engine, case, events, outcomes_wanted, cuts)
-        if case.batches:
-            _compare_tables(engine, module, used, expected.tables[-1], "after all")
+        tables = _used_tables(program)
+        for number, batch in enumerate(case.batches):
+            for table in tables:
+                if table.name in batch.loads:
+                    _load(engine, module, table, batch.loads[table.name], choices)
+            wanted = expected.outcomes[number]
+            if configuration.batching == "same":
+                _run(engine, case, batch, wanted, choices)
+            else:
+                ordered, outcomes = _in_order(batch, wanted)
+                if configuration.batching == "execute":
+                    _execute_each(engine, module, program, ordered, outcomes)
+                else:
+                    _run_cuts(engine, case, ordered, outcomes, choices)
+            _compare_tables(engine, module, tables, expected.tables[number], f"after batch {number}")
 
 
-def _run_cuts(engine: Any, case: Case, events: list[Event], wanted: list[Outcome], cuts: Choices) -> None:
+def _load(engine: Any, module: Any, table: TableSpec, rows: list[Event], choices: Choices) -> None:
+    names = list(rows[0]) if rows else [name for name, _, _ in table.fields]
+    kinds = {name: kind for name, kind, _ in table.fields}
+    schema = pa.schema([(name, ARROW[kinds[name]]) for name in names])
+    engine.load(getattr(module, table.name), dressed(pa.Table.from_pylist(rows, schema), choices))
+
+
+def _run(engine: Any, case: Case, batch: Batch, wanted: list[Outcome], choices: Choices) -> None:
+    events = dressed(events_table(case, batch), choices)
+    outcomes = engine.run(events, order_by=batch.order_by)
+    kept = outcomes.drop_columns(["committed", "reason", "result"])
+    if kept.schema != events.schema or bits(kept.to_pylist()) != bits(events.to_pylist()):
+        raise Mismatch(f"the events' own columns changed: {events.schema} became {outcomes.schema}")
+    compare_outcomes(case.program, outcomes, batch, wanted)
+
+
+def _run_cuts(engine: Any, case: Case, events: list[Event], wanted: list[Outcome], choices: Choices) -> None:
     start = 0
     while start < len(events):
-        stop = start + 1 + cuts.below(len(events) - start)
-        batch = Batch(events[start:stop], None)
-        compare_outcomes(
-            case.program, _run(engine, case, batch), batch, wanted[start:stop], f"events {start} to {stop}"
-        )
+        stop = start + 1 + choices.below(len(events) - start)
+        _run(engine, case, Batch(events[start:stop], None), wanted[start:stop], choices)
         start = stop
 
 
-def _execute_each(
-    engine: Any, module: Any, program: Program, events: list[Event], wanted: list[Outcome]
-) -> None:
+def _execute_each(engine: Any, module: Any, program: Program, events: list[Event], wanted: list[Outcome]) -> None:
     specs = {spec.name: spec for spec in program.transactions}
-    for position, (event, want) in enumerate(zip(events, wanted, strict=True)):
+    for event, want in zip(events, wanted, strict=True):
         name = event.get("transaction", program.transactions[0].name)
         if name not in specs:
             continue
         arguments = {column.name: event[column.name] for column, _ in specs[name].parameters}
         got = engine.execute(getattr(module, name), **arguments)
-        got_plain = (got.committed, got.reason, plain(got.result))
         if got.reason in want.faults and not got.committed:
             continue
-        if bits(got_plain) != bits((want.committed, want.reason, want.result)):
-            raise Mismatch(f"execute of event {position} {event}: expected {want}, got {got}")
+        if bits((got.committed, got.reason, plain(got.result))) != bits((want.committed, want.reason, want.result)):
+            raise Mismatch(f"execute {event}:\n  expected {want}\n  got      {got}")
 
 
 def _used_tables(program: Program) -> list[TableSpec]:
@@ -144,19 +152,13 @@ def _used_tables(program: Program) -> list[TableSpec]:
     return list(used.values())
 
 
-def _in_order(case: Case, expected: Expected) -> tuple[list[Event], list[Outcome]]:
-    """All events in the order in which they run; those without a place in the order are left out."""
-    events: list[Event] = []
-    outcomes: list[Outcome] = []
-    for batch, wanted in zip(case.batches, expected.outcomes, strict=True):
-        positions = [
-            p for p, e in enumerate(batch.events) if not batch.order_by or e[batch.order_by] is not None
-        ]
-        if batch.order_by:
-            positions.sort(key=lambda position: batch.events[position][batch.order_by])
-        events += [batch.events[position] for position in positions]
-        outcomes += [wanted[position] for position in positions]
-    return events, outcomes
+def _in_order(batch: Batch, wanted: list[Outcome]) -> tuple[list[Event], list[Outcome]]:
+    """The events in the order in which they run; those without a place in the order are left out."""
+    positions = list(range(len(batch.events)))
+    if batch.order_by:
+        places = [event[batch.order_by] for event in batch.events]
+        positions = sorted((p for p in positions if places[p] is not None), key=lambda p: places[p])
+    return [batch.events[p] for p in positions], [wanted[p] for p in positions]
 
 
 # Arrow.
@@ -172,28 +174,38 @@ def column_type(column: ColumnSpec) -> pa.DataType:
     return pa.list_(_key_type(column.kinds)) if column.is_list else _key_type(column.kinds)
 
 
-def table_schema(table: TableSpec) -> pa.Schema:
-    return pa.schema([(name, ARROW[kind]) for name, kind, _ in table.fields])
-
-
 def events_table(case: Case, batch: Batch) -> pa.Table:
     fields = [pa.field("note", pa.string())]
     if case.has_transaction_column:
         fields.append(pa.field("transaction", pa.string()))
-    if any("ts" in event for event in batch.events) or batch.order_by:
-        fields.append(pa.field("ts", pa.int64()))
+    if case.order is not None:
+        fields.append(pa.field("ts", ARROW[case.order]))
     fields += [pa.field(column.name, column_type(column)) for column in case.program.columns]
     rows = [{"note": f"event {number}", **event} for number, event in enumerate(batch.events)]
     return pa.Table.from_pylist(rows, pa.schema(fields))
 
 
-def _run(engine: Any, case: Case, batch: Batch) -> pa.Table:
-    events = events_table(case, batch)
-    outcomes = engine.run(events, order_by=batch.order_by)
-    kept = outcomes.drop_columns(["committed", "reason", "result"])
-    if kept.schema != events.schema or bits(kept.to_pylist()) != bits(events.to_pylist()):
-        raise Mismatch(f"the events' own columns changed: {events.schema} became {outcomes.schema}")
-    return outcomes
+def dressed(table: pa.Table, choices: Choices) -> pa.Table:
+    """The same rows in another Arrow form: in pieces, at an offset, with wider or encoded types."""
+    match choices.below(8):
+        case 0:
+            padded = pa.concat_tables([table.slice(0, 1), table, table.slice(0, 1)]).combine_chunks()
+            return padded.slice(min(1, table.num_rows), table.num_rows)
+        case 1:
+            cut = choices.between(0, table.num_rows)
+            return pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+        case 2:
+            return _retyped(table, pa.string(), pa.large_string())
+        case 3:
+            return _retyped(table, pa.string(), pa.dictionary(pa.int32(), pa.string()))
+        case 4:
+            return table.select(table.column_names[::-1])
+    return table
+
+
+def _retyped(table: pa.Table, old: pa.DataType, new: pa.DataType) -> pa.Table:
+    columns = [column.cast(new) if column.type == old else column for column in table.columns]
+    return pa.table(columns, names=table.column_names)
 
 
 # Comparison.
@@ -241,7 +253,7 @@ def compare_outcomes(
         raise Mismatch(f"outcome types: got {got.schema}")
     committed, reasons, results = (got[name].to_pylist() for name in ("committed", "reason", "result"))
     if len(committed) != len(wanted):
-        raise Mismatch(f"{where}: expected {len(wanted)} outcomes, got {len(committed)}")
+        raise Mismatch(f"expected {len(wanted)} outcomes, got {len(committed)}")
     for position, want in enumerate(wanted):
         result = want.result
         if by_transaction and result is not None:
@@ -252,7 +264,7 @@ def compare_outcomes(
             continue
         if bits(have) != bits((want.committed, want.reason, result)):
             event = batch.events[position]
-            raise Mismatch(f"{where}, event {position} {event}:\n  expected {want}\n  got      {have}")
+            raise Mismatch(f"event {position} {event}:\n  expected {want}\n  got      {have}")
 
 
 def _compare_tables(
@@ -270,8 +282,8 @@ def _compare_tables(
 def explain(case: Case) -> str:
     """The whole case as text: source, loads and batches."""
     lines = [case.program.source]
-    lines += [f"load {name}: {rows}" for name, rows in case.loads.items()]
     for batch in case.batches:
+        lines += [f"load {name}: {rows}" for name, rows in batch.loads.items()]
         lines.append(f"batch, order_by={batch.order_by}:")
         lines += [f"  {event}" for event in batch.events]
     return "\n".join(lines)

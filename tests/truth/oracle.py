@@ -177,7 +177,8 @@ class Oracle:
     def load(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         kind = self.tables[name]
         for row in rows:
-            values = {field: stored(row[field], kind._fields[field]) for field in kind._defaults}
+            given = {field: stored(row[field], kind._fields[field]) for field in kind._defaults if field in row}
+            values = {**kind._defaults, **given}
             self.state[name][normal(tuple(row[part] for part in kind._key))] = values
 
     def scan(self, name: str) -> list[dict[str, Any]]:

@@ -39,20 +39,21 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Events in the order in which they arrive, and the column that orders them, if any."""
+    """Events as they arrive, the column that orders them, and rows to load by table before they run."""
 
     events: list[Event]
     order_by: str | None
+    loads: dict[str, list[Event]] = field(default_factory=dict)
 
 
 @dataclass
 class Case:
-    """One comparison: a program, rows loaded before the first batch, and batches."""
+    """One comparison: a program and batches. `order` is the kind of the column `ts`, if there is one."""
 
     program: Program
-    loads: dict[str, list[Event]] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     has_transaction_column: bool = True
+    order: str | None = None
     drawn: Sequence[int] = ()
 
 
@@ -65,11 +66,12 @@ def random_case(choices: Choices) -> Case:
         kind: [keys[0], *(choices.pick(keys) for _ in range(choices.between(0, 5)))]
         for kind, keys in KEYS.items()
     }
-    _add_loads(choices, case, pools)
-    order_by = choices.weighted([(3, None), (2, "ts")])
-    for _ in range(choices.weighted([(3, 1), (3, 2), (2, 3)])):
+    case.order = choices.weighted([(6, None), (4, "int"), (1, "float"), (1, "str")])
+    for number in range(choices.weighted([(3, 1), (3, 2), (2, 3)])):
+        loads = _loads(choices, program, pools) if number == 0 or choices.chance(15) else {}
         size = choices.weighted([(1, 1), (4, 8), (4, 20), (3, 40), (1, 0)])
-        case.batches.append(Batch([_event(choices, case, pools, order_by) for _ in range(size)], order_by))
+        events = [_event(choices, case, pools) for _ in range(size)]
+        case.batches.append(Batch(events, "ts" if case.order else None, loads))
     case.drawn = choices.drawn
     return case
 
@@ -78,21 +80,25 @@ def _value(choices: Choices, kind: str, wild: int) -> Any:
     return choices.pick(EDGES[kind] if choices.chance(wild) else VALUES[kind])
 
 
-def _add_loads(choices: Choices, case: Case, pools: dict[str, list[Any]]) -> None:
-    for table in case.program.tables:
+def _loads(choices: Choices, program: Program, pools: dict[str, list[Any]]) -> dict[str, list[Event]]:
+    """Rows for each table; a field is left out now and then, and takes its default."""
+    loads: dict[str, list[Event]] = {}
+    for table in program.tables:
         rows: dict[tuple[Any, ...], Event] = {}
+        optional = [name for name, _ in table.writable()]
+        missing = choices.pick(optional) if choices.chance(10) else None
         for _ in range(choices.weighted([(1, 0), (2, 3), (2, 6)])):
             row = {
-                name: choices.pick(pools[kind])
-                if name in table.key
-                else _value(choices, kind, case.program.wild)
+                name: choices.pick(pools[kind]) if name in table.key else _value(choices, kind, program.wild)
                 for name, kind, _ in table.fields
+                if name != missing
             }
             rows[tuple(row[name] for name in table.key)] = row
-        case.loads[table.name] = list(rows.values())
+        loads[table.name] = list(rows.values())
+    return loads
 
 
-def _event(choices: Choices, case: Case, pools: dict[str, list[Any]], order_by: str | None) -> Event:
+def _event(choices: Choices, case: Case, pools: dict[str, list[Any]]) -> Event:
     program = case.program
     event: Event = {}
     chosen = choices.pick(program.transactions)
@@ -100,8 +106,10 @@ def _event(choices: Choices, case: Case, pools: dict[str, list[Any]], order_by: 
         event["transaction"] = chosen.name
         if choices.chance(2):
             event["transaction"] = choices.pick(["unknown", None, "", "transaction_00"])
-    if order_by is not None:
-        event[order_by] = None if choices.chance(1) else choices.between(0, 30)
+    if case.order is not None:
+        place = choices.between(0, 30)
+        places = {"int": place - 5, "float": place / 4 - 2, "str": f"{place:x}"}
+        event["ts"] = None if choices.chance(1) else places[case.order]
     needed = {column.name for column, _ in chosen.parameters}
     for column in program.columns:
         # A column that the named transaction does not take may hold anything, a null above all.

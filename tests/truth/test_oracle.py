@@ -47,9 +47,11 @@ def run_live(case: Case) -> tuple[list[Outcome], dict[str, dict]]:
     """Every row is one object for ever; what a transaction did is undone by copying it all back."""
     oracle = Oracle(case.program.source)
     live: dict[tuple[str, tuple], Row] = {}
-    for name, rows in case.loads.items():
-        if name in oracle.tables:
-            oracle.load(name, rows)
+
+    def load(loads: dict) -> None:
+        for name in loads.keys() & oracle.tables.keys():
+            oracle.state[name].clear()
+            oracle.load(name, loads[name])
             live.update({(name, key): oracle.tables[name](key, v) for key, v in oracle.state[name].items()})
 
     def row(kind: type[Row], value: object) -> Row:
@@ -80,6 +82,7 @@ def run_live(case: Case) -> tuple[list[Outcome], dict[str, dict]]:
 
     outcomes: list[Outcome] = []
     for batch in case.batches:
+        load(batch.loads)
         positions = range(len(batch.events))
         found: dict[int, Outcome] = {}
         if batch.order_by:
@@ -101,10 +104,11 @@ def test_two_ways_of_keeping_rows_agree(chunk: int) -> None:
     for seed in range(chunk * 60, chunk * 60 + 60):
         case = random_case(Choices(seed))
         oracle = Oracle(case.program.source)
-        for name, rows in case.loads.items():
-            if name in oracle.tables:
-                oracle.load(name, rows)
-        outcomes = [outcome for batch in case.batches for outcome in oracle.run(batch.events, batch.order_by)]
+        outcomes: list[Outcome] = []
+        for batch in case.batches:
+            for name in batch.loads.keys() & oracle.tables.keys():
+                oracle.load(name, batch.loads[name])
+            outcomes += oracle.run(batch.events, batch.order_by)
         live_outcomes, live_tables = run_live(case)
         assert repr(outcomes) == repr(live_outcomes), case.program.source
         for name in oracle.tables:

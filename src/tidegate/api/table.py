@@ -53,7 +53,8 @@ def table(*, key: str | tuple[str, ...]) -> Callable[[Class], Class]:
     """
     frame = sys._getframe(1)
     place = Place(frame.f_code.co_filename, frame.f_lineno)
-    if not key:
+    named: object = key  # anything may stand there before the program runs
+    if not named or not isinstance(named, str | tuple) or not all(isinstance(name, str) for name in named):
         raise DefinitionError(
             place.describe(
                 f"table: key must name a field or be a tuple of field names, got {key!r}",

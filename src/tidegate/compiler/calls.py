@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidegate.api.control import Abort, abort, delete, require
-from tidegate.compiler.expressions import INTERPRET, Expressions, list_parts
+from tidegate.compiler.expressions import Expressions, list_parts
+from tidegate.compiler.numbers import INTERPRET
 from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, Row, RowList, Term, Type, ValueList, describe
 from tidegate.operations.layout import Kind

@@ -12,7 +12,7 @@ import ast
 
 from tidegate.api.control import Abort, abort, delete, require
 from tidegate.compiler.calls import Calls
-from tidegate.compiler.expressions import INTERPRET, ZERO_CODE
+from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
 from tidegate.operations.layout import Column, Kind

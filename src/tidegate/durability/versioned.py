@@ -36,7 +36,7 @@ from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import Arrival, arrange, content_hashes, reorder
 from tidegate.engine.core import EngineCore
 from tidegate.foundation.errors import RecoveryImpossible
-from tidegate.foundation.storage import open_storage
+from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.outcomes import Outcome
 from tidegate.operations.plan import Program
 
@@ -49,9 +49,9 @@ INITIAL = "initial"
 class VersionedEngine:
     """A program on a state directory."""
 
-    def __init__(self, program: Program, path: str, keep_versions: int = 100) -> None:
+    def __init__(self, program: Program, path: str | Storage, keep_versions: int = 100) -> None:
         self.program = program
-        self._storage = open_storage(path)
+        self._storage = open_storage(path) if isinstance(path, str) else path
         self._store = VersionStore(self._storage, keep_versions)
         self._core: EngineCore | None = None
         self.version = 0

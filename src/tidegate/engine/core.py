@@ -43,6 +43,7 @@ from tidegate.operations.plan import DTYPES, Program, RowParameter, TransactionP
 
 Array = npt.NDArray[Any]
 _NONE = np.empty(0, np.int64)
+STRINGS_KEPT = 1 << 16  # strings that no row holds are kept up to here, and up to as many as rows hold
 
 
 class EngineCore:
@@ -63,11 +64,28 @@ class EngineCore:
         self._track = track_changes
         self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
         self._touched: dict[str, list[Array]] = {}
-        self._interpreter = Interpreter(program, self.tables, self.strings)
+        self._strings_limit = STRINGS_KEPT
         self._module = load_program(self.plan.source)
         self._plain = is_uncompiled()
-        self._literals = np.array([self.strings.number(text) for text in self.plan.literals], np.int64)
+        self._use_strings(self.strings)
         self._names = string_buffers(pa.array(self.plan.names, pa.large_string()))
+
+    def _use_strings(self, strings: StringPool) -> None:
+        self.strings = strings
+        self._interpreter = Interpreter(self.program, self.tables, strings)
+        self._literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
+
+    def _collect_strings(self) -> None:
+        """Start a new pool with the strings that rows still hold; due when the pool has doubled."""
+        held = [numbers for table in self.tables.values() for numbers in table.string_numbers()]
+        used = np.unique(np.concatenate([*held, _NONE]))
+        pool = StringPool()
+        numbers = np.zeros(len(self.strings), np.int64)
+        numbers[used] = pool.numbers(self.strings.texts(used))
+        for table in self.tables.values():
+            table.renumber(pool, numbers)
+        self._use_strings(pool)
+        self._strings_limit = 2 * len(pool) + STRINGS_KEPT
 
     # --- batches --------------------------------------------------------------------------------------
 
@@ -80,6 +98,8 @@ class EngineCore:
             refused: reasons with the events that they refuse before anything runs.
         """
         started = time.perf_counter()
+        if len(self.strings) > self._strings_limit and not self._touched:
+            self._collect_strings()
         batch = self._take_in(events, refused or {})
         if order is None:
             order = np.arange(batch.size)

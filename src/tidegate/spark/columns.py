@@ -64,9 +64,7 @@ def check_events(schema: StructType, plan: ProgramPlan, order_by: str | None) ->
         required = "long, double, string, date or timestamp"
         problems += _column(schema, found, order_by, required, "order_by", fits)
     if problems:
-        raise InputError(
-            "transact: the events do not fit the program:\n" + "\n".join(dict.fromkeys(problems))
-        )
+        raise InputError("transact: the events do not fit the program:\n" + "\n".join(dict.fromkeys(problems)))
 
 
 def output_schema(schema: StructType, plan: ProgramPlan) -> StructType:

@@ -5,11 +5,12 @@ A state has one owner at a time: the query that runs batches on it. The worker c
 
     query ends               a listener, once per session       releases what that query owned
     transact() is called     and the owner is a query of this   releases it
-                             process that no longer runs
+                             process that no longer runs, or
+                             a process of this machine is gone
 
 The second covers what a listener misses: its events are asynchronous, and a session may be stopped
-before they are delivered. A process that dies releases nothing; its record is stale and the next claim
-takes it.
+before they are delivered. It also covers a driver that died: a worker on another machine than the driver
+could not tell that it is gone, and would refuse.
 
 Invariant: a query that is active in any session of this process is never released. Failing to release
 is never an error: the worst case is a message that names the owner, and that is what the record is for.
@@ -80,15 +81,19 @@ class _Release(StreamingQueryListener):
 
 
 def _release_ended(path: str) -> None:
-    """Release the state if its owner is a query of this process that is no longer active."""
+    """Release the state if its owner is of this machine and has ended."""
     try:
         owner = ownership.current(open_storage(path))
     except Exception:  # unreadable: the claim will say what is wrong
         return
-    if owner is None or (owner.host, owner.pid) != (processes.host(), os.getpid()):
+    if owner is None or owner.host != processes.host():
         return
-    active = _active()
-    if active is not None and owner.query not in active:
+    if owner.pid == os.getpid():
+        active = _active()
+        ended = active is not None and owner.query not in active
+    else:
+        ended = not processes.is_running(owner.pid, owner.started)
+    if ended:
         _release(path, owner.query)
 
 

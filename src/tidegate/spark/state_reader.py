@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 1 << 16
 
 
-def read_state(
-    spark: SparkSession, path: str | os.PathLike[str], table: type, version: int | None = None
-) -> DataFrame:
+def read_state(spark: SparkSession, path: str | os.PathLike[str], table: type, version: int | None = None) -> DataFrame:
     """The rows of a table of a state.
 
     Args:

@@ -118,9 +118,7 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
             del _engines[other]  # another program's rows of this state: never both at once
         while len(_engines) >= ENGINES_MAX:
             _engines.popitem(last=False)
-        engine = VersionedEngine(
-            unpack(settings.payload), settings.path, keep_versions=settings.keep_versions
-        )
+        engine = VersionedEngine(unpack(settings.payload), settings.path, keep_versions=settings.keep_versions)
     _engines[key] = engine
     return engine
 
@@ -158,9 +156,7 @@ def in_source_order(rows: pa.Table) -> pa.Table:
     return pa.concat_tables(rows.slice(starts[run], ends[run] - starts[run]) for run in order)
 
 
-def _process(
-    engine: VersionedEngine, settings: TaskSettings, identity: BatchIdentity, events: pa.Table
-) -> pa.Table:
+def _process(engine: VersionedEngine, settings: TaskSettings, identity: BatchIdentity, events: pa.Table) -> pa.Table:
     """Run the batch as soon as the state is ours; a batch DataFrame lets go of it afterwards."""
     deadline = time.monotonic() + OWNER_WAIT_SECONDS
     while True:

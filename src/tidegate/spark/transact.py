@@ -92,16 +92,12 @@ def transact(
     return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
 
 
-def _check_arguments(
-    state: str | os.PathLike[str], order_by: str | None, late: object, keep_versions: object
-) -> str:
+def _check_arguments(state: str | os.PathLike[str], order_by: str | None, late: object, keep_versions: object) -> str:
     """The state's path as workers understand it; raises InputError for an argument that cannot be."""
     if late not in get_args(Late):
         raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
     if not isinstance(keep_versions, int) or keep_versions < 1:
-        raise InputError(
-            f"transact: keep_versions must be a whole number of at least 1, got {keep_versions!r}"
-        )
+        raise InputError(f"transact: keep_versions must be a whole number of at least 1, got {keep_versions!r}")
     if order_by is not None and not isinstance(order_by, str):
         raise InputError(f"transact: order_by must be the name of a column, got {order_by!r}")
     given = os.fspath(state)

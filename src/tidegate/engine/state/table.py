@@ -44,11 +44,15 @@ class TableState:
 
     def __init__(self, layout: TableLayout, strings: StringPool) -> None:
         self.layout = layout
+        self._use(strings)
+        self.clear()
+
+    def _use(self, strings: StringPool) -> None:
         self.strings = strings
         self.defaults: dict[str, Any] = {
-            c.name: strings.number(str(c.default)) if c.kind is Kind.STR else c.default for c in layout.value_columns
+            column.name: strings.number(str(column.default)) if column.kind is Kind.STR else column.default
+            for column in self.layout.value_columns
         }
-        self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -150,12 +154,39 @@ class TableState:
                 self.columns[name] = _extended(column, capacity, self.defaults[name])
         buckets = len(self._entries) // 2
         if 4 * (counters[COUNT] + more) > 3 * buckets:
-            slots = np.empty(int(counters[COUNT]), np.int64)
-            list_slots(self._entries, slots)
             while 4 * (counters[COUNT] + more) > 3 * buckets:
                 buckets *= 2
-            self._entries = np.full(2 * buckets, -1, np.int64)
-            rebuild((self._entries, self.keys, counters, self._free, slots))
+            self._reindex(buckets)
+
+    def _reindex(self, buckets: int) -> None:
+        slots = np.empty(int(self._counters[COUNT]), np.int64)
+        list_slots(self._entries, slots)
+        self._entries = np.full(2 * buckets, -1, np.int64)
+        rebuild((self._entries, self.keys, self._counters, self._free, slots))
+
+    # --- strings ---
+
+    def string_numbers(self) -> list[Array]:
+        """The numbers of all strings that rows hold."""
+        slots = self.slots()
+        found = [self.columns[c.name][slots] for c in self.layout.value_columns if c.kind is Kind.STR]
+        keys = enumerate(self.layout.key_columns)
+        return found + [self.keys[slots, position] for position, key in keys if key.kind is Kind.STR]
+
+    def renumber(self, strings: StringPool, numbers: Array) -> None:
+        """Use another pool: string number n is number `numbers[n]` there. No slot may be fresh."""
+        self._use(strings)
+        slots = self.slots()
+        for column in self.layout.value_columns:
+            if column.kind is Kind.STR:
+                held = self.columns[column.name][slots]
+                self.columns[column.name][:] = self.defaults[column.name]
+                self.columns[column.name][slots] = numbers[held]
+        positions = [n for n, key in enumerate(self.layout.key_columns) if key.kind is Kind.STR]
+        for position in positions:
+            self.keys[slots, position] = numbers[self.keys[slots, position]]
+        if positions:
+            self._reindex(len(self._entries) // 2)
 
     # --- rows in and out -----------------------------------------------------------------------------
 

@@ -1,0 +1,85 @@
+"""One assertion: a program run through the engine equals its plain functions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.api.transaction import Transaction
+from tidegate.embedding import STRATEGIES, Engine
+from tidegate.operations.outcomes import OUTCOME_COLUMNS, Outcome
+from tidegate.testing.plain import PlainProgram
+
+
+def assert_same_as_plain(
+    transactions: Sequence[Transaction],
+    batches: Sequence[pa.Table],
+    *,
+    initial: Mapping[type, pa.Table] | None = None,
+    order_by: str | None = None,
+    strategies: Sequence[str] = STRATEGIES,
+) -> None:
+    """Assert that every strategy gives the outcomes, results and rows of the plain functions, bit for bit.
+
+    Args:
+        transactions: the program.
+        batches: tables of events, run one after the other.
+        initial: rows to load first, by table.
+        order_by: the column that orders the events of a batch.
+        strategies: which strategies to compare.
+    """
+    tables = {name: found for t in transactions for name, found in t.classes.items()}
+    for strategy in strategies:
+        plain = PlainProgram(transactions, initial)
+        engine = Engine(transactions, strategy=strategy)  # type: ignore[arg-type]
+        for table, rows in (initial or {}).items():
+            engine.load(table, rows)
+        for number, batch in enumerate(batches):
+            expected = plain.run(batch, order_by)
+            got = engine.run(batch, order_by)
+            _compare_outcomes(f"strategy {strategy}, batch {number}", batch, expected, _outcomes(got, batch))
+            for table in tables.values():
+                _compare_rows(f"strategy {strategy}, after batch {number}", table, plain, engine)
+
+
+def _outcomes(got: pa.Table, batch: pa.Table) -> list[Outcome]:
+    names = batch["transaction"].to_pylist() if "transaction" in batch.column_names else [None] * batch.num_rows
+    found = []
+    for name, row in zip(names, got.select(list(OUTCOME_COLUMNS)).to_pylist(), strict=True):
+        result = row["result"]
+        if isinstance(result, dict) and name in result and set(result) - {name}:
+            result = result[name]
+        found.append(Outcome(row["committed"], row["reason"], result))
+    return found
+
+
+def _compare_outcomes(where: str, batch: pa.Table, expected: list[Outcome], got: list[Outcome]) -> None:
+    for row, (wanted, found) in enumerate(zip(expected, got, strict=True)):
+        if not _same(wanted, found):
+            event = batch.slice(row, 1).to_pylist()[0]
+            raise AssertionError(f"{where}, event {row} {event}:\n  plain functions: {wanted}\n  engine: {found}")
+
+
+def _compare_rows(where: str, table: type, plain: PlainProgram, engine: Engine) -> None:
+    expected, got = plain.rows(table), engine.scan(table).to_pylist()
+    for row in range(max(len(expected), len(got))):
+        wanted = expected[row] if row < len(expected) else "no such row"
+        found = got[row] if row < len(got) else "no such row"
+        if not _same(wanted, found):
+            raise AssertionError(f"{where}, {table.__name__}:\n  plain functions: {wanted}\n  engine: {found}")
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Equal to the bit: NaN equals NaN, 0.0 does not equal -0.0."""
+    if isinstance(first, float) and isinstance(second, float):
+        return (first != first and second != second) or struct.pack("d", first) == struct.pack("d", second)
+    if isinstance(first, Outcome) and isinstance(second, Outcome):
+        return (first.committed, first.reason) == (second.committed, second.reason) and _same(
+            first.result, second.result
+        )
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(_same(first[name], second[name]) for name in first)
+    return bool(first == second)

@@ -1,0 +1,146 @@
+"""The plain functions, run one by one in order: what every engine must agree with.
+
+No compiler, no arrays, no Arrow in the middle: rows are objects of the user's table classes in a dict,
+and a transaction is a Python call on copies of them. Slow, short, and easy to believe.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.api.control import Abort
+from tidegate.api.table import layout_of
+from tidegate.api.transaction import Transaction
+from tidegate.operations.layout import TableLayout
+from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome
+from tidegate.operations.plan import RowParameter, TransactionPlan
+
+Key = tuple[Any, ...]
+
+
+class _Refused(Exception):
+    """An event that cannot run; its text is the reason."""
+
+
+class PlainProgram:
+    """Tables as dicts of row objects, and transactions as calls."""
+
+    def __init__(self, transactions: Sequence[Transaction], initial: Mapping[type, pa.Table] | None = None) -> None:
+        self._transactions = {transaction.__name__: transaction for transaction in transactions}
+        self._classes = {name: found for t in transactions for name, found in t.classes.items()}
+        self._rows: dict[str, dict[Key, Any]] = {name: {} for name in self._classes}
+        for table, rows in (initial or {}).items():
+            layout = _layout(table)
+            for values in rows.to_pylist():
+                self._rows[layout.name][tuple(values[key] for key in layout.key)] = self._classes[layout.name](**values)
+
+    def run(self, events: pa.Table, order_by: str | None = None) -> list[Outcome]:
+        """The outcome of each event, in the order of the table."""
+        rows = events.to_pylist()
+        outcomes: list[Outcome | None] = [None] * len(rows)
+        numbers = list(range(len(rows)))
+        if order_by is not None:
+            for number in numbers:
+                place = rows[number][order_by]
+                if place is None or place != place:
+                    what = "null" if place is None else "NaN"
+                    outcomes[number] = Outcome(False, f"{what} in order column {order_by!r}", None)
+            numbers = sorted((n for n in numbers if outcomes[n] is None), key=lambda n: rows[n][order_by])
+        for number in numbers:
+            outcomes[number] = self.execute(rows[number])
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def execute(self, event: Mapping[str, Any]) -> Outcome:
+        """Run one event."""
+        try:
+            transaction = self._named(event)
+            touched: dict[tuple[str, Key], Any] = {}
+            arguments = self._arguments(transaction.plan, event, touched)
+            result = transaction(**arguments)
+            result = _as_column(transaction.plan, result)
+        except _Refused as refused:
+            return Outcome(False, str(refused), None)
+        except Abort as aborted:
+            return Outcome(False, aborted.reason, None)
+        except Exception as error:
+            return Outcome(False, type(error).__name__, None)
+        for (table, key), row in touched.items():
+            if row.exists:
+                self._rows[table][key] = row
+            else:
+                self._rows[table].pop(key, None)
+        return Outcome(True, None, result)
+
+    def rows(self, table: type) -> list[dict[str, Any]]:
+        """The committed rows, sorted by key."""
+        layout = _layout(table)
+        found = self._rows[layout.name]
+        return [{c.name: getattr(found[key], c.name) for c in layout.columns} for key in sorted(found)]
+
+    def _named(self, event: Mapping[str, Any]) -> Transaction:
+        if len(self._transactions) == 1 and TRANSACTION_COLUMN not in event:
+            return next(iter(self._transactions.values()))
+        name = event[TRANSACTION_COLUMN]
+        if name is None:
+            raise _Refused("null transaction")
+        if name not in self._transactions:
+            raise _Refused(f"unknown transaction {name!r}")
+        return self._transactions[name]
+
+    def _arguments(
+        self, plan: TransactionPlan, event: Mapping[str, Any], touched: dict[tuple[str, Key], Any]
+    ) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        for parameter in sorted(plan.parameters, key=lambda p: not isinstance(p, RowParameter)):
+            given = event[parameter.name]
+            values = given if parameter.many and given is not None else [given]
+            if isinstance(parameter, RowParameter):
+                made = [self._row(parameter, value, touched) for value in values]
+            else:
+                if any(value is None for value in values):
+                    raise _Refused(f"null in column {parameter.name!r}")
+                made = [float(v) if parameter.kind.value == "float" else v for v in values]
+            arguments[parameter.name] = made if parameter.many else made[0]
+        return {parameter.name: arguments[parameter.name] for parameter in plan.parameters}
+
+    def _row(self, parameter: RowParameter, value: Any, touched: dict[tuple[str, Key], Any]) -> Any:
+        layout = parameter.table
+        key: Key = (value,) if len(layout.key) == 1 or value is None else tuple(value[name] for name in layout.key)
+        if any(part is None for part in key):
+            raise _Refused(f"null key in column {parameter.name!r}")
+        if any(isinstance(part, float) and math.isnan(part) for part in key):
+            raise _Refused(f"NaN key in column {parameter.name!r}")
+        place = (layout.name, key)
+        if place not in touched:
+            found = self._rows[layout.name].get(key)
+            if found is None:
+                named = dict(zip(layout.key, key, strict=True))
+                touched[place] = self._classes[layout.name](**named, exists=False)
+            else:
+                touched[place] = copy.copy(found)
+        return touched[place]
+
+
+def _layout(table: type) -> TableLayout:
+    layout = layout_of(table)
+    if layout is None:
+        raise TypeError(f"{table!r} is not a table; declare it with @tg.table")
+    return layout
+
+
+def _as_column(plan: TransactionPlan, result: Any) -> Any:
+    """The result as the result column holds it: a struct as a dict, an int for a float as a float."""
+    if result is None or plan.result is None:
+        return None
+    parts = {name: getattr(result, name) if plan.result.struct else result for name, _ in plan.result.fields}
+    for name, kind in plan.result.fields:
+        if kind.value == "float":
+            parts[name] = float(parts[name])
+        elif kind.value == "int" and not -(2**63) <= parts[name] < 2**63:
+            raise Abort("overflow")
+    return parts if plan.result.struct else parts[""]

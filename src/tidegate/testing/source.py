@@ -1,0 +1,138 @@
+"""A source of batches with crashes between them, and a run over it that must not notice.
+
+    EventSource([first, CRASH, second])
+
+`CRASH` after a batch: its version is on disk, its outcomes are lost, memory is gone; the batch is asked for
+again, as Spark does after a restart. `CRASH_BEFORE_COMMIT`: everything of the batch is lost.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidegate.api.transaction import Transaction
+from tidegate.compiler.program import build_program
+from tidegate.durability.ownership import Owner
+from tidegate.durability.versioned import Late, VersionedEngine
+from tidegate.foundation.storage import Bytes, Names, Storage, open_storage
+from tidegate.operations.plan import Program
+
+QUERY = "test-source"
+
+
+class Crash(enum.Enum):
+    """Where a run dies, as a marker behind the batch that it hits."""
+
+    AFTER_COMMIT = "after commit"
+    BEFORE_COMMIT = "before commit"
+
+
+CRASH = Crash.AFTER_COMMIT
+CRASH_BEFORE_COMMIT = Crash.BEFORE_COMMIT
+
+
+class EventSource:
+    """Batches of events, with crash markers behind those that a crash hits."""
+
+    def __init__(self, items: Iterable[pa.Table | Crash]) -> None:
+        self._batches: list[tuple[pa.Table, list[Crash]]] = []
+        for item in items:
+            if isinstance(item, Crash):
+                if not self._batches:
+                    raise ValueError("a crash marker stands behind the batch that it hits; got one before any batch")
+                self._batches[-1][1].append(item)
+            else:
+                self._batches.append((item, []))
+
+    def __iter__(self) -> Iterator[tuple[int, pa.Table, list[Crash]]]:
+        """Each batch with its number and the crashes that hit it."""
+        for number, (batch, crashes) in enumerate(self._batches):
+            yield number, batch, crashes
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRun:
+    """What came out of a run: one table of outcomes per batch, and the engine at the end."""
+
+    outcomes: list[pa.Table]
+    engine: VersionedEngine
+
+    def rows(self, table: type) -> pa.Table:
+        """The committed rows of a table at the end, sorted by key."""
+        return self.engine.core.rows(table.__name__)
+
+
+def run_source(
+    transactions: Sequence[Transaction],
+    source: EventSource,
+    *,
+    state: str,
+    order_by: str | None = None,
+    late: Late = "run",
+) -> SourceRun:
+    """Run a source's batches over a state directory, dying and coming back at every crash marker."""
+    program = build_program(transactions)
+    owner = Owner.of_this_process(QUERY, "tidegate.testing")
+    storage = open_storage(state)
+    engine = VersionedEngine(program, storage)
+    outcomes = []
+
+    def ask(engine: VersionedEngine, number: int, batch: pa.Table) -> pa.Table:
+        return engine.process(QUERY, number, batch, order_by=order_by, position=None, late=late, owner=owner)
+
+    for number, batch, crashes in source:
+        for crash in crashes:
+            _die(program, storage, crash, lambda dying, n=number, b=batch: ask(dying, n, b))
+            engine = VersionedEngine(program, storage)
+        outcomes.append(ask(engine, number, batch))
+    return SourceRun(outcomes, engine)
+
+
+def _die(program: Program, storage: Storage, crash: Crash, run: object) -> None:
+    assert callable(run)
+    if crash is Crash.AFTER_COMMIT:
+        run(VersionedEngine(program, storage))
+        return
+    try:
+        run(VersionedEngine(program, _BrokenStorage(storage)))
+    except _Died:
+        return
+
+
+class _Died(BaseException):
+    """The end of a process, played."""
+
+
+class _BrokenStorage:
+    """A storage in which no version can be written: the process dies trying."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+        self.path = inner.path
+
+    def list(self) -> Names:
+        return self._inner.list()
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        return self._inner.read(name, offset, length)
+
+    def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
+        if name.endswith((".change", ".snapshot")):
+            raise _Died
+        self._inner.write(name, parts, exclusive=exclusive)
+
+    def delete(self, name: str) -> None:
+        self._inner.delete(name)
+
+    def exists(self, name: str) -> bool:
+        return self._inner.exists(name)
+
+    def size(self, name: str) -> int:
+        return self._inner.size(name)
+
+    def sweep(self) -> Names:
+        return self._inner.sweep()
