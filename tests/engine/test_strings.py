@@ -54,7 +54,9 @@ def test_strings_that_no_row_holds_are_collected(monkeypatch: object) -> None:
         assert set(engine.run(events)["result"].to_pylist()) == {"none yet"}
     rows = engine.scan(Person)
     assert rows.num_rows == 50 * rounds
-    assert all(note == f"note {name}" for name, note in zip(rows["name"].to_pylist(), rows["note"].to_pylist(), strict=True))
+    assert all(
+        note == f"note {name}" for name, note in zip(rows["name"].to_pylist(), rows["note"].to_pylist(), strict=True)
+    )
     assert engine.read(Person, "person 0 3") == {"name": "person 0 3", "note": "note person 0 3"}
     assert engine.execute(remember, person="person 0 3", note="", keep=False).result == "note person 0 3"
     assert engine.execute(remember, person="person 0 3", note="", keep=False).result == "none yet"

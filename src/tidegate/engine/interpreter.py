@@ -95,6 +95,8 @@ class Interpreter:
         for name, kind in _kinds(state):
             value = row.__dict__[name]
             state.columns[name][slot] = self._strings.number(value) if kind is Kind.STR else value
+            if not row.exists:
+                state.columns[name][slot] = state.defaults[name]
         state.exists[slot] = row.exists
 
     def _give_back(self, batch: Batch, event: int, number: int, plan: TransactionPlan, value: Any) -> None:
