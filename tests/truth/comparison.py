@@ -244,7 +244,7 @@ def result_type(program: Program) -> tuple[pa.DataType, bool]:
 
 
 def compare_outcomes(
-    program: Program, got: pa.Table, batch: Batch, wanted: list[Outcome], where: str
+    program: Program, got: pa.Table, batch: Batch, wanted: list[Outcome]
 ) -> None:
     expected_type, by_transaction = result_type(program)
     if got.schema.field("result").type != expected_type:
