@@ -81,13 +81,15 @@ class Engine:
             else:
                 self._kept.load({name: rows})
 
-    def run(self, events: pa.Table, order_by: str | None = None) -> pa.Table:
+    def run(self, events: pa.Table | pa.RecordBatch, order_by: str | None = None) -> pa.Table:
         """Run a batch of events: its columns plus `committed`, `reason` and `result`, in the same row order.
 
         Args:
             events: one row per event; the column `transaction` names its function.
             order_by: the column by which events are run; ties, and all events without it, run in row order.
         """
+        if isinstance(events, pa.RecordBatch):
+            events = pa.Table.from_batches([events])
         if not isinstance(events, pa.Table):
             raise InputError(f"events: required a pyarrow.Table, got {type(events).__name__}")
         with self._lock:

@@ -199,9 +199,7 @@ def _same(text: Bytes, start: int, stop: int, name: Bytes) -> bool:
 
 
 @kernel
-def _transfer(
-    balances: Integers, source_row: int, target_row: int, same: bool, amount: int
-) -> tuple[int, int]:
+def _transfer(balances: Integers, source_row: int, target_row: int, same: bool, amount: int) -> tuple[int, int]:
     """The outcome's code and the source's new balance; a row of -1 is absent and holds nothing."""
     source_balance = balances[source_row] if source_row >= 0 else 0
     target_balance = balances[target_row] if target_row >= 0 else 0

@@ -130,9 +130,7 @@ def measure(
                 seconds[variant.name].append(taken)
         on_round(round_index, experiment.rounds)
     reference = seconds[experiment.variants[0].name]
-    comparisons = tuple(
-        _compare(name, taken, reference, experiment.bars.get(name)) for name, taken in seconds.items()
-    )
+    comparisons = tuple(_compare(name, taken, reference, experiment.bars.get(name)) for name, taken in seconds.items())
     return Report(experiment, comparisons)
 
 

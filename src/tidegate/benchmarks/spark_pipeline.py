@@ -111,9 +111,7 @@ def pipeline_experiment(
         items=batches * batch_rows,
         item="event",
         variants=[
-            Variant(
-                IDENTITY, prepare=_folders(folder), run=run_identity, verify=verify_identity, seconds=_seconds
-            ),
+            Variant(IDENTITY, prepare=_folders(folder), run=run_identity, verify=verify_identity, seconds=_seconds),
             Variant(
                 TRANSACT,
                 prepare=_folders(folder),
@@ -129,9 +127,7 @@ def pipeline_experiment(
     )
 
 
-def work_experiment(
-    spark: SparkSession, folder: Path, sizes: Sizes, bar: float | None = WORK_BAR
-) -> Experiment:
+def work_experiment(spark: SparkSession, folder: Path, sizes: Sizes, bar: float | None = WORK_BAR) -> Experiment:
     """The same small batches on a small and on a large table, each batch with its change file."""
 
     def variant(rows: int) -> Variant:

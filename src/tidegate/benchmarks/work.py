@@ -128,9 +128,7 @@ def _variant(rows: int, load: Load, sizes: Sizes) -> Variant:
 def _load(rows: int, load: Load, sizes: Sizes) -> _Table:
     generator = ledger.EventGenerator(ledger.LedgerSettings(accounts=rows, theta=0.0, seed=sizes.seed))
     opening = generator.opening()
-    rounds = [
-        [generator.batch(sizes.batch_events) for _ in range(sizes.batches)] for _ in range(sizes.rounds + 1)
-    ]
+    rounds = [[generator.batch(sizes.batch_events) for _ in range(sizes.batches)] for _ in range(sizes.rounds + 1)]
     events = pa.concat_tables(itertools.chain.from_iterable(rounds))
     return _Table(load(opening), iter(rounds), ledger.Truth(touched(opening, events)))
 

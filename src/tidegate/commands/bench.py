@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from tidegate.benchmarks.harness import Experiment
     from tidegate.benchmarks.memory import Footprint
 
-app = typer.Typer(
-    no_args_is_help=True, help="Measure: every run verified, variants interleaved, ratios printed."
-)
+app = typer.Typer(no_args_is_help=True, help="Measure: every run verified, variants interleaved, ratios printed.")
 
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds that count; one more runs first to warm up.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same events.")]
@@ -177,11 +175,7 @@ def _show_memory(footprint: Footprint, seed: int, file: Path | None) -> bool:
         "peak, input included": footprint.peak_bytes,
     }
     for name, size in megabytes.items():
-        bar = (
-            f"≤ {memory.RESIDENT_BYTES_MAX / 1e6:,.0f} MB {'✓' if fits else '✗'}"
-            if name == "resident"
-            else ""
-        )
+        bar = f"≤ {memory.RESIDENT_BYTES_MAX / 1e6:,.0f} MB {'✓' if fits else '✗'}" if name == "resident" else ""
         table.add_row(name, f"{size / 1e6:,.0f} MB", bar)
     bar = f"≤ {memory.LOAD_SECONDS_MAX:g} s {'✓' if quick else '✗'}"
     table.add_row("load", f"{footprint.load_seconds:.2f} s", bar)
@@ -189,9 +183,7 @@ def _show_memory(footprint: Footprint, seed: int, file: Path | None) -> bool:
     if file is not None:
         values = asdict(footprint)
         settings = {"rows": values.pop("rows")}
-        harness.append(
-            file, [harness.record("memory", seed=seed, settings=settings, **values, passed=fits and quick)]
-        )
+        harness.append(file, [harness.record("memory", seed=seed, settings=settings, **values, passed=fits and quick)])
     return fits and quick
 
 

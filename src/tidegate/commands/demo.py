@@ -116,9 +116,7 @@ class _SinkLog:
 class _Demo:
     """One run of the demo in one folder."""
 
-    def __init__(
-        self, console: Console, folder: Path, settings: LedgerSettings, events: int, batch_rows: int
-    ) -> None:
+    def __init__(self, console: Console, folder: Path, settings: LedgerSettings, events: int, batch_rows: int) -> None:
         self.console = console
         self.folder = folder
         self.settings = settings

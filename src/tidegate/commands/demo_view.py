@@ -71,9 +71,7 @@ def live_table(progress: DemoProgress, status: str) -> RenderableType:
     table.add_column(no_wrap=True)
     bar = ProgressBar(total=max(progress.events_total, 1), completed=progress.events, width=32)
     table.add_row("events", f"{progress.events:,}", bar)
-    table.add_row(
-        "events/s", f"{progress.rate:,.0f}", Text(f"last batch {progress.rate_last:,.0f}", style="dim")
-    )
+    table.add_row("events/s", f"{progress.rate:,.0f}", Text(f"last batch {progress.rate_last:,.0f}", style="dim"))
     last = progress.seconds[max(progress.seconds)] if progress.seconds else 0.0
     spread = f"p99 {_milliseconds(progress.latency(0.99))}   last {_milliseconds(last)}"
     middle = statistics.median(progress.seconds.values()) if progress.seconds else 0.0
@@ -102,14 +100,10 @@ def verdict_panel(verdict: Verdict, progress: DemoProgress) -> RenderableType:
     lines += [Text(f"  {problem}", style="red") for problem in verdict.problems]
     if progress.first_batch_after is not None:
         first = f"first batch {progress.first_batch_after:.1f} s after the start"
-        lines.append(
-            Text(f"  {first}, {progress.rate:,.0f} events/s over {len(progress.rows)} batches", "dim")
-        )
+        lines.append(Text(f"  {first}, {progress.rate:,.0f} events/s over {len(progress.rows)} batches", "dim"))
     style = "green" if verdict.holds else "red"
     title = "verified" if verdict.holds else "NOT what the plain functions give"
-    return Panel(
-        Group(*lines), title=title, title_align="left", border_style=style, expand=False, padding=(0, 1)
-    )
+    return Panel(Group(*lines), title=title, title_align="left", border_style=style, expand=False, padding=(0, 1))
 
 
 def _milliseconds(seconds: float) -> str:

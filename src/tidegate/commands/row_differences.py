@@ -59,9 +59,7 @@ def with_key(layout: TableLayout, rows: pa.Table, texts: list[str]) -> pa.Table:
     """The rows whose key is given as text, one text for each field of the key."""
     if len(texts) != len(layout.key):
         fields = ", ".join(layout.key)
-        raise InputError(
-            f"the key of {layout.name} is ({fields}): required {len(layout.key)} values, got {texts}"
-        )
+        raise InputError(f"the key of {layout.name} is ({fields}): required {len(layout.key)} values, got {texts}")
     for column, text in zip(layout.key_columns, texts, strict=True):
         try:
             value = pa.scalar(text).cast(column.kind.arrow)

@@ -54,9 +54,7 @@ def list_versions(path: Path, as_json: Json = False) -> None:
     console = Console()
     table = _table(store.storage.path)
     for heading in ("version", "kind", "query", "batch", "made at"):
-        table.add_column(
-            heading, no_wrap=True, justify="right" if heading in ("version", "batch") else "left"
-        )
+        table.add_column(heading, no_wrap=True, justify="right" if heading in ("version", "batch") else "left")
     for heading in ("events", "aborted", "rows", "size"):
         table.add_column(heading, no_wrap=True, justify="right")
     moments = [datetime.fromtimestamp(info.created_at) for info in infos]
@@ -71,9 +69,7 @@ def list_versions(path: Path, as_json: Json = False) -> None:
             f"{moment:%H:%M:%S}" if one_day else f"{moment:%Y-%m-%d %H:%M:%S}",
             f"{info.events:,}",
             f"{info.events - info.committed:,}",
-            "\n".join(
-                f"{count:,}" if one_table else f"{name} {count:,}" for name, count in info.rows.items()
-            ),
+            "\n".join(f"{count:,}" if one_table else f"{name} {count:,}" for name, count in info.rows.items()),
             filesize.decimal(info.size, precision=0),
         )
     console.print(table)
@@ -229,9 +225,7 @@ def release_owner(
     if as_json:
         _print_json({"path": storage.path, "released": released, "owner": _owner_record(owner)})
     else:
-        told = (
-            f"released; it was {_owner_line(owner)}" if released else "nothing to release: no query owns it"
-        )
+        told = f"released; it was {_owner_line(owner)}" if released else "nothing to release: no query owns it"
         Console().print(f"{storage.path}: {told}", highlight=False, soft_wrap=True)
 
 

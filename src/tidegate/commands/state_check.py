@@ -56,9 +56,7 @@ def check_files(store: VersionStore) -> StateCheck:
             store.load(None)  # raises, and says that there is no state here
     except TidegateError as error:
         problems.append(str(error))
-    return StateCheck(
-        checks, tuple(problems), versions[0] if versions else None, versions[-1] if versions else None
-    )
+    return StateCheck(checks, tuple(problems), versions[0] if versions else None, versions[-1] if versions else None)
 
 
 def _check(store: VersionStore, name: str, version: int, kind: str) -> FileCheck:

@@ -32,9 +32,7 @@ def warm() -> None:
     start = time.perf_counter()
     with Progress(*columns, console=console, transient=True) as display:
         task = display.add_task("loading", total=None)
-        _compile(
-            lambda name, done, total: display.update(task, description=name, completed=done, total=total)
-        )
+        _compile(lambda name, done, total: display.update(task, description=name, completed=done, total=total))
     console.print(f"kernels are ready ({time.perf_counter() - start:.1f} s)", highlight=False)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidegate.api.control import Abort, abort, delete, require
+from tidegate.api.transaction import Transaction
 from tidegate.compiler.expressions import Expressions, list_parts
 from tidegate.compiler.numbers import INTERPRET
 from tidegate.compiler.source import MISSING
@@ -53,6 +54,8 @@ class Calls(Expressions):
             return known(self, node)
         if target in VERBS if _hashable(target) else False:
             self.refuse(node, f"{name}() is a statement of its own and has no value")
+        if isinstance(target, Transaction):
+            self.refuse(node, "a transaction cannot call another one", "move the shared part into a plain function")
         if isinstance(target, types.FunctionType):
             return self.helper(target, self.arguments(target, node), node)
         if target is MISSING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import types
 import warnings
@@ -10,6 +11,7 @@ from typing import Any, overload
 
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.signatures import UNKNOWN, read_parameters, read_result
+from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.transactions import compile_transaction
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
@@ -68,8 +70,21 @@ def _interpreted(function: Callable[..., Any], place: Place, parameters: Any, an
     def refuse(message: str, advice: str) -> Any:
         raise DefinitionError(place.describe(f"transaction {function.__name__!r}: {message}", advice))
 
+    if annotation is UNKNOWN and _returns_a_value(function):
+        refuse("it returns a value, and interpreted functions say of which type", "annotate it, for example -> int")
     result = None if annotation is UNKNOWN else read_result(annotation, refuse)
     return TransactionPlan(function.__name__, place, parameters, (), (), (), result, "", (), ())
+
+
+def _returns_a_value(function: Callable[..., Any]) -> bool:
+    try:
+        tree = FunctionSource(function, "").tree
+    except (OSError, SyntaxError):
+        return False
+    returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    return any(
+        r.value is not None and not (isinstance(r.value, ast.Constant) and r.value.value is None) for r in returns
+    )
 
 
 def _definition_line(function: types.FunctionType) -> int:

@@ -171,8 +171,6 @@ class FunctionCompiler(Statements):
         """Call another function of the user's, compiled for these argument types."""
         if function in self.unit.compiling:
             self.refuse(node, f"{function.__name__}() calls itself, which cannot be compiled")
-        if hasattr(function, "__tidegate_transaction__"):
-            self.refuse(node, "a transaction cannot call another one", "move the shared part into a plain function")
         key = (function, *(term.type for term in arguments))
         found = self.unit.helpers.get(key)
         if found is None:

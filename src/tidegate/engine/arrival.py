@@ -92,6 +92,8 @@ def _sortable(column: pa.Array, name: str) -> tuple[Array, pa.Array]:
     """The column as numbers that sort as it does, and the column itself."""
     types = pa.types
     kind = column.type
+    if types.is_dictionary(kind):
+        column = column.dictionary_decode()
     if types.is_null(kind):
         return np.zeros(len(column), np.int64), column
     if types.is_timestamp(kind) or types.is_date64(kind) or types.is_time64(kind) or types.is_duration(kind):
@@ -107,6 +109,8 @@ def _sortable(column: pa.Array, name: str) -> tuple[Array, pa.Array]:
     if types.is_floating(column.type):
         column = column.cast(pa.float64())
         return np.asarray(column.fill_null(0.0).to_numpy()), column
+    if types.is_string_view(column.type):
+        column = column.cast(pa.string())
     if types.is_string(column.type) or types.is_large_string(column.type):
         return np.asarray(pc.rank(column, tiebreaker="dense").to_numpy()).astype(np.int64), column
     raise InputError(

@@ -293,9 +293,7 @@ class Verdict:
         return self
 
 
-def verify(
-    opening: pa.Table | None, batches: Iterable[pa.Table], outcomes: pa.Table, state: pa.Table
-) -> Verdict:
+def verify(opening: pa.Table | None, batches: Iterable[pa.Table], outcomes: pa.Table, state: pa.Table) -> Verdict:
     """Compare a run with the truth.
 
     `batches` are the events in the order in which they were fed, `outcomes` holds at least the
