@@ -77,12 +77,7 @@ class TestStateLs:
 
     def test_the_table_names_tables_query_and_owner(self, path: str) -> None:
         shown = tidegate("state", "ls", path).stdout
-        assert (
-            "Account 1" in shown
-            and "Seat 1" in shown
-            and "01234567" in shown
-            and "owned by no query" in shown
-        )
+        assert "Account 1" in shown and "Seat 1" in shown and "01234567" in shown and "owned by no query" in shown
 
     def test_no_state_is_a_message_and_not_a_traceback(self, tmp_path: Path) -> None:
         result = tidegate("state", "ls", str(tmp_path / "nothing"))

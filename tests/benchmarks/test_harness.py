@@ -99,9 +99,7 @@ def test_what_prepare_made_reaches_run_and_verify() -> None:
 
 
 def test_a_variant_may_tell_its_own_seconds() -> None:
-    variant = Variant(
-        "query", run=lambda _: {"batches": [0.25, 0.5]}, seconds=lambda run: sum(run["batches"])
-    )
+    variant = Variant("query", run=lambda _: {"batches": [0.25, 0.5]}, seconds=lambda run: sum(run["batches"]))
     report = measure(Experiment("test", "A test", 1, "event", [variant], rounds=2))
     assert report["query"].seconds == (0.75, 0.75)
 
@@ -147,8 +145,6 @@ def test_the_table_shows_every_variant_with_its_ratio_and_bar() -> None:
     assert all(shown in text.getvalue() for shown in ("≥ 0.75 ✗", "0.50", "20 ms"))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(4.5e-8, "45 ns"), (1.2e-3, "1.2 ms"), (2.5e-6, "2.5 µs"), (3.0, "3 s")]
-)
+@pytest.mark.parametrize(("seconds", "text"), [(4.5e-8, "45 ns"), (1.2e-3, "1.2 ms"), (2.5e-6, "2.5 µs"), (3.0, "3 s")])
 def test_durations_are_given_in_the_unit_that_reads_best(seconds: float, text: str) -> None:
     assert harness.duration(seconds) == text

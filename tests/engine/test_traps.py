@@ -240,9 +240,7 @@ def test_an_abort_leaves_none_of_the_transactions_other_writes(start: Start) -> 
 
 def test_a_chain_of_aborts_frees_a_later_transaction_to_commit(start: Start) -> None:
     engine = start(transfer, rows={1: 100, 2: 0, 3: 0, 4: 0})
-    events = ledger(
-        ("transfer", 1, 2, 150), ("transfer", 2, 3, 150), ("transfer", 3, 4, 150), ("transfer", 1, 4, 100)
-    )
+    events = ledger(("transfer", 1, 2, 150), ("transfer", 2, 3, 150), ("transfer", 3, 4, 150), ("transfer", 1, 4, 100))
     assert outcomes(engine.run(events)) == [*["insufficient funds"] * 3, 0]
     assert balances(engine) == {1: 0, 2: 0, 3: 0, 4: 100}
 
@@ -317,9 +315,7 @@ def test_null_keys(start: Start) -> None:
 def test_a_null_in_a_list_of_keys(start: Start) -> None:
     engine = start(collect, rows={1: 0, 2: 50})
     schema = pa.schema({"dst": pa.int64(), "others": pa.list_(pa.int64()), "amount": pa.int64()})
-    events = pa.table(
-        {"dst": [1, 1, 1], "others": [[2, None], None, [2]], "amount": [1, 1, 1]}, schema=schema
-    )
+    events = pa.table({"dst": [1, 1, 1], "others": [[2, None], None, [2]], "amount": [1, 1, 1]}, schema=schema)
     assert outcomes(engine.run(events)) == ["null key in column 'others'", "null key in column 'others'", 1]
 
 
@@ -341,10 +337,7 @@ def test_null_and_nan_parameters(start: Start) -> None:
     """A null is refused; a NaN is a value like others."""
     engine = start(move)
     cars = [{"segment": 1, "vehicle": "a"}] * 3
-    assert (
-        outcomes(engine.run(pa.table({"car": cars, "speed": [None, math.nan, 2.0]})))[0]
-        == "null in column 'speed'"
-    )
+    assert outcomes(engine.run(pa.table({"car": cars, "speed": [None, math.nan, 2.0]})))[0] == "null in column 'speed'"
     assert engine.scan(Position)["speed"].to_pylist() == [2.0]
     result = engine.run(pa.table({"car": cars[:1], "speed": [math.nan]}))
     assert outcomes(result) == [2.0]
@@ -510,9 +503,7 @@ def test_no_fast_math(start: Start) -> None:
 
     engine = start(lose)
     cars = [{"segment": n, "vehicle": "a"} for n in range(3)]
-    result = engine.run(
-        pa.table({"car": cars, "speed": [1e16, 1.0, math.inf], "offset": [1.0, 2.0**-60, 1.0]})
-    )
+    result = engine.run(pa.table({"car": cars, "speed": [1e16, 1.0, math.inf], "offset": [1.0, 2.0**-60, 1.0]}))
     assert outcomes(result)[:2] == [0.0, 0.0]
     assert math.isnan(outcomes(result)[2])
     assert engine.scan(Position)["speed"].to_pylist()[:2] == [0.0, 0.0]
@@ -567,9 +558,7 @@ def test_sliced_and_chunked_input(start: Start) -> None:
 def test_sliced_lists_and_strings(start: Start) -> None:
     engine = start(collect, rows={n: 10 for n in range(5)})
     schema = pa.schema({"dst": pa.int64(), "others": pa.list_(pa.int64()), "amount": pa.int64()})
-    whole = pa.table(
-        {"dst": [9, 0, 0, 9], "others": [[9], [1, 2], [], [3]], "amount": [1] * 4}, schema=schema
-    )
+    whole = pa.table({"dst": [9, 0, 0, 9], "others": [[9], [1, 2], [], [3]], "amount": [1] * 4}, schema=schema)
     assert outcomes(engine.run(whole.slice(1, 2))) == [12, 12]
     visits = start(visit)
     people = pa.table({"who": ["z", "b", "c", "b"], "label": ["0", "1", "2", "3"]}).slice(1)

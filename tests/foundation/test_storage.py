@@ -146,9 +146,7 @@ def test_spellings_of_a_local_path_mean_the_same_folder(tmp_path: Path, prefix: 
     assert storage.path == str(tmp_path)
 
 
-def test_a_relative_path_does_not_move_with_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_path_does_not_move_with_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     storage = open_storage("state")
     monkeypatch.chdir("/")

@@ -23,7 +23,7 @@ from tidegate.foundation import processes
 from tidegate.foundation.storage import open_storage
 from tidegate.spark import read_state, transact
 
-from .ledgers import Account, Books, Inbox, balances, collected, drain, ledger, move, put, written
+from .ledgers import PROGRAM, Account, Books, Inbox, balances, collected, drain, ledger, move, put, written
 
 
 def versions(state: Path) -> list[tuple[int, int, int]]:
@@ -370,6 +370,29 @@ def test_a_session_with_other_settings_gives_the_same(spark: SparkSession, tmp_p
     expected = Books().run(batch)
     assert written(spark, tmp_path) == expected.outcomes
     assert balances(spark, tmp_path / "state") == expected.balances
+
+
+def test_event_time_windows_over_outcomes_keep_the_watermark_of_the_events(spark: SparkSession, tmp_path: Path) -> None:
+    inbox = Inbox(tmp_path / "in")
+    for number in range(3):
+        inbox.add([put(2 * number, 1, 5, ts=600 * number), put(2 * number + 1, 2, 5, ts=600 * number + 30)])
+    events = inbox.stream(spark).withColumn("at", F.timestamp_seconds("ts")).withWatermark("at", "1 minute")
+    outcomes = ledger(events, tmp_path / "state", order_by="at")
+    windows = outcomes.groupBy(F.window("at", "5 minutes")).agg(F.sum("amount").alias("amount"))
+    drain(windows, tmp_path)
+    rows = spark.read.parquet(str(tmp_path / "query.out")).select("window.start", "amount").collect()
+    assert sorted((row.start.timestamp(), row.amount) for row in rows) == [(0.0, 10), (600.0, 10)]
+
+
+def test_state_lives_on_any_file_system_that_fsspec_reaches(spark: SparkSession, tmp_path: Path) -> None:
+    """fsspec's own local file system stands for the remote ones: the same code reads and writes it."""
+    inbox = Inbox(tmp_path / "in")
+    inbox.add([put(1, 1, 10)])
+    inbox.add([put(2, 1, 10)])
+    state = f"local://{tmp_path}/state"
+    drain(transact(inbox.stream(spark), PROGRAM, state=state, order_by="ts"), tmp_path)
+    assert read_state(spark, state, Account).collect() == [Row(id=1, balance=20)]
+    assert written(spark, tmp_path) == {1: (True, None, 10), 2: (True, None, 20)}
 
 
 def test_inside_foreach_batch_each_micro_batch_is_applied_once(spark: SparkSession, tmp_path: Path) -> None:

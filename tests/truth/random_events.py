@@ -54,12 +54,13 @@ class Case:
     batches: list[Batch] = field(default_factory=list)
     has_transaction_column: bool = True
     order: str | None = None
+    small: bool = False
     drawn: Sequence[int] = ()
 
 
-def random_case(choices: Choices) -> Case:
-    program = random_program(choices)
-    case = Case(program)
+def random_case(choices: Choices, small: bool = False) -> Case:
+    program = random_program(choices, small)
+    case = Case(program, small=small)
     single = len(program.transactions) == 1
     case.has_transaction_column = not (single and choices.chance(50))
     pools = {

@@ -63,23 +63,25 @@ class Program:
     columns: list[ColumnSpec] = field(default_factory=list)
     constants: list[tuple[str, str]] = field(default_factory=list)
     wild: int = 0
+    small: bool = False
 
     @property
     def interpreted(self) -> str:
         return self.source.replace("@tg.transaction\n", "@tg.transaction(compiled=False)\n")
 
 
-def random_program(choices: Choices) -> Program:
-    program = Program(wild=choices.weighted([(3, 4), (2, 0), (2, 12), (1, 40)]))
+def random_program(choices: Choices, small: bool = False) -> Program:
+    """A program; a small one has one or two transactions and compiles in a second."""
+    program = Program(wild=choices.weighted([(3, 4), (2, 0), (2, 12), (1, 40)]), small=small)
     program.source = HEADER
     _write_constants(choices, program)
     for number in range(choices.weighted([(3, 1), (3, 2), (1, 3)])):
         _write_table(choices, program, number)
     if choices.chance(25):
         _write_struct(choices, program)
-    for number in range(choices.weighted([(3, 0), (3, 1), (2, 2), (1, 3)])):
+    for number in range(choices.weighted([(3, 0), (2, 1)] if small else [(3, 0), (3, 1), (2, 2), (1, 3)])):
         _write_helper(choices, program, number)
-    for number in range(choices.weighted([(2, 1), (3, 2), (2, 3), (1, 4)])):
+    for number in range(choices.weighted([(2, 1), (1, 2)] if small else [(2, 1), (3, 2), (2, 3), (1, 4)])):
         _write_transaction(choices, program, number)
     return program
 
@@ -239,6 +241,8 @@ def _write_function(choices: Choices, program: Program, spec: TransactionSpec, s
         scope.values.append(("captured", "int"))
     writer = Bodies(choices, scope, list(program.helpers), program.wild, spec.returns)
     writer.may_fall_off = True
+    if program.small:
+        writer.statements_left = min(writer.statements_left, 8)
     body = writer.body()
     texts = []
     for column, table in spec.parameters:

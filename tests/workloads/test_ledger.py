@@ -116,9 +116,7 @@ class TestTruth:
 
     def test_a_transfer_that_would_overdraw_leaves_everything_as_it_was(self) -> None:
         truth = Truth(pa.table({"id": [1, 2], "balance": [100, 0]}))
-        outcomes = truth.run(
-            events(("transfer", 1, 2, 150), ("deposit", None, 1, 50), ("transfer", 1, 2, 150))
-        )
+        outcomes = truth.run(events(("transfer", 1, 2, 150), ("deposit", None, 1, 50), ("transfer", 1, 2, 150)))
         assert outcomes["committed"].to_pylist() == [False, True, True]
         assert outcomes["reason"].to_pylist() == ["insufficient funds", None, None]
         assert outcomes["result"].to_pylist() == [None, 150, 0]

@@ -161,7 +161,6 @@ def render(report: Report) -> Table:
     )
     table.add_column("variant", no_wrap=True)
     for heading in (
-        "seconds",
         f"per {experiment.item}",
         f"{experiment.item_plural}/s",
         "ratio",
@@ -175,7 +174,6 @@ def render(report: Report) -> Table:
         style = "red" if comparison.passed is False else "green" if comparison.passed else ""
         table.add_row(
             comparison.variant,
-            f"{comparison.seconds_median:.4f}",
             duration(each),
             f"{1 / each:,.0f}",
             f"{comparison.ratio:.2f}",

@@ -99,8 +99,8 @@ def _release_ended(path: str) -> None:
 
 def _active() -> set[str] | None:
     """The queries that run in this process's sessions; None when one of them does not answer."""
-    with _lock:
-        sessions = list(_sessions)
+    with _lock:  # a stopped session ended its queries; on Connect it no longer answers
+        sessions = [session for session in _sessions if not getattr(session, "is_stopped", False)]
     try:
         return {str(query.id) for session in sessions for query in session.streams.active}
     except Exception:  # py4j and gRPC have no error in common
