@@ -53,7 +53,7 @@ def test_the_ledger_runs_over_spark_connect(tmp_path: Path) -> None:
         code = subprocess.run(command, stdout=log, stderr=log, timeout=300, check=False).returncode
     assert code == 0, (tmp_path / "log").read_text(errors="replace")[-6000:]
     report = json.loads((tmp_path / "report.json").read_text())
-    assert report["session"].startswith("pyspark.sql.connect")
+    assert report["session"].startswith("pyspark.sql.connect") and not report["jvm"]
     assert {row[0]: tuple(row[1:]) for row in report["outcomes"]} == books.outcomes
     assert len(report["outcomes"]) == len(books.outcomes)
     assert dict(report["balances"]) == books.balances

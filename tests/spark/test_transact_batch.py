@@ -48,7 +48,7 @@ def count_versions(state: Path) -> int:
 
 EVENTS: list[Event] = [
     *(put(number, number % 7, 10 + number) for number in range(50)),
-    *(move(50 + number, number % 7, (number * 3) % 7, 5 * number) for number in range(50)),
+    *(move(50 + number, number % 7, (number * 3) % 7, 20 * number) for number in range(50)),
 ]
 
 
@@ -117,6 +117,7 @@ def test_batches_and_their_outcomes_can_be_joined_and_chained(spark: SparkSessio
     joined = second.join(reasons, "event")
     expected = Books().run(EVENTS)
     aborted = {event for event, outcome in expected.outcomes.items() if not outcome[0]}
+    assert aborted
     assert {row.event: row.why for row in joined.collect()} == dict.fromkeys(aborted, "insufficient funds")
     assert sum(balances(spark, tmp_path / "second").values()) == sum(
         event["amount"] for event in EVENTS if event["event"] in aborted

@@ -20,10 +20,11 @@ from tidegate.durability import ownership
 from tidegate.durability.ownership import Owner
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation import processes
+from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.storage import open_storage
 from tidegate.spark import read_state, transact
 
-from .ledgers import PROGRAM, Account, Books, Inbox, balances, collected, drain, ledger, move, put, written
+from .ledgers import PROGRAM, Account, Books, Inbox, balances, collected, deposit, drain, ledger, move, put, written
 
 
 def versions(state: Path) -> list[tuple[int, int, int]]:
@@ -247,6 +248,28 @@ def test_two_tasks_that_run_one_batch_at_once_agree(spark: SparkSession, tmp_pat
     assert [batch for _, batch, _ in versions(tmp_path / "state")] == [0, 1, 2, 3]
 
 
+def test_an_engine_of_this_process_keeps_its_state(spark: SparkSession, tmp_path: Path) -> None:
+    inbox = Inbox(tmp_path / "in")
+    inbox.add([put(1, 1, 10)])
+    with tg.Engine(PROGRAM, directory=str(tmp_path / "state")) as engine:
+        engine.execute(deposit, dst=1, amount=5)
+        with pytest.raises(StreamingQueryException, match=r"StateOwned.*tg\.Engine"):
+            drain(ledger(inbox.stream(spark), tmp_path / "state"), tmp_path)
+    drain(ledger(inbox.stream(spark), tmp_path / "state"), tmp_path)
+    assert balances(spark, tmp_path / "state") == {1: 15}
+
+
+def test_one_state_twice_in_a_querys_plan_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Both would be batch n of the query: the second must not be taken for a repetition of the first."""
+    left, right = Inbox(tmp_path / "left"), Inbox(tmp_path / "right")
+    left.add([put(1, 1, 10)])
+    right.add([put(2, 1, 70)])
+    both = ledger(left.stream(spark), tmp_path / "state").union(ledger(right.stream(spark), tmp_path / "state"))
+    with pytest.raises(StreamingQueryException, match="does not come out the same"):
+        drain(both, tmp_path)
+    assert balances(spark, tmp_path / "state") in ({1: 10}, {1: 70})
+
+
 def test_a_stale_owner_is_taken_over(spark: SparkSession, tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     storage = open_storage(str(tmp_path / "state"))
@@ -270,8 +293,8 @@ def test_a_new_field_reads_as_its_default_and_a_removed_one_is_refused(spark: Sp
     assert rows == [Row(id=1, balance=100, limit=50)]
 
     inbox.add([put(3, 1, 1)])
-    with pytest.raises(StreamingQueryException) as refused:
-        drain(transact(inbox.stream(spark), [declare_poorer_accounts()], state=tmp_path / "state"), tmp_path)
+    with pytest.raises(DefinitionError) as refused:
+        transact(inbox.stream(spark), [declare_poorer_accounts()], state=tmp_path / "state")
     assert "Account.balance: was int, is removed" in str(refused.value)
     assert "choose a new state path" in str(refused.value)
 

@@ -1,9 +1,10 @@
 """Random events and rows for a random program: few hot keys, and every kind of bad event.
 
 A `Case` is a program with rows to load and batches to run. Keys come from a small pool per kind, so
-that transactions meet on the same rows; the pools hold the nasty ones as well (both ends of 64 bits,
-minus zero, infinities, empty strings, strings with a zero byte). Bad events are rare but present:
-null and NaN keys, null parameters, unknown and null names, a null where the order is read from.
+that transactions meet on the same rows (rarely from a wide one, so that tables and indexes grow); the
+pools hold the nasty ones as well (both ends of 64 bits, minus zero, infinities, empty strings, strings
+with a zero byte). Bad events are rare but present: null and NaN keys, null parameters, unknown and null
+names, a null where the order is read from.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ KEYS: dict[str, list[Any]] = {
     "str": ["a", "b", "", "käse", "a\0", "key with spaces", "A", "a" * 40],
     "float": [1.0, 0.5, 0.0, -0.0, -2.5, math.inf, -math.inf, 1e300, 5e-324],
     "bool": [True, False],
+}
+WIDE: dict[str, list[Any]] = {
+    "int": [number * 0x9E3779B97F4A7C15 % 2**64 - 2**63 for number in range(100)],
+    "str": [f"key {number}" * (number % 5) for number in range(100)],
+    "float": [number / 7 - 3.0 for number in range(100)],
 }
 VALUES: dict[str, list[Any]] = {
     "int": [1, 0, 2, 5, -1, 3, 10, -7, 100, 50],
@@ -63,14 +69,15 @@ def random_case(choices: Choices, small: bool = False) -> Case:
     case = Case(program, small=small)
     single = len(program.transactions) == 1
     case.has_transaction_column = not (single and choices.chance(50))
+    wide = choices.chance(12)
     pools = {
-        kind: [keys[0], *(choices.pick(keys) for _ in range(choices.between(0, 5)))]
+        kind: [keys[0], *(WIDE.get(kind, keys) if wide else (choices.pick(keys) for _ in range(choices.between(0, 5))))]
         for kind, keys in KEYS.items()
     }
     case.order = choices.weighted([(6, None), (4, "int"), (1, "float"), (1, "str")])
     for number in range(choices.weighted([(3, 1), (3, 2), (2, 3)])):
         loads = _loads(choices, program, pools) if number == 0 or choices.chance(15) else {}
-        size = choices.weighted([(1, 1), (4, 8), (4, 20), (3, 40), (1, 0)])
+        size = choices.weighted([(1, 1), (4, 8), (4, 20), (3, 40), (1, 0), (3 if wide else 0, 100)])
         events = [_event(choices, case, pools) for _ in range(size)]
         case.batches.append(Batch(events, "ts" if case.order else None, loads))
     case.drawn = choices.drawn

@@ -139,10 +139,8 @@ def show_difference(
     older = row_differences.layouts_at(store, before) if before else {}
     found: list[Difference] = []
     for layout in chosen:
-        if layout.name in older and before:
-            old = rows_at(store, layout, before)
-        else:
-            old = layout.arrow_schema.empty_table()
+        known = layout.name in older
+        old = rows_at(store, layout, before) if known else layout.arrow_schema.empty_table()
         found += row_differences.difference(layout, old, rows_at(store, layout, after))
     shown = found[:limit] if limit else found
     if as_json:

@@ -61,6 +61,7 @@ class EngineCore:
         layouts = (*self.plan.tables, *(layout for layout in extra if layout.name not in known))
         self.tables = {layout.name: TableState(layout, self.strings) for layout in layouts}
         self.last_batch: BatchReport | None = None
+        self._compiled = [plan.compiled for plan in self.plan.transactions]
         self._track = track_changes
         self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
         self._touched: dict[str, list[Array]] = {}
@@ -127,7 +128,7 @@ class EngineCore:
             value = arguments[parameter.name]
             try:
                 columns[parameter.name] = _column_of_one(value, parameter)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError, KeyError) as error:
                 raise InputError(
                     f"transaction {plan.name!r}: argument {parameter.name!r} does not fit: got {value!r} ({error})"
                 ) from error
@@ -236,11 +237,16 @@ class EngineCore:
                     position, batch.size, order, batch.kinds, batch.status,
                     rows, values, tables, results, self._literals, scratch,
                 )  # fmt: skip
+                while position < batch.size:  # what is never compiled needs no call of `run` in between
+                    event = int(order[position])
+                    if batch.status[event] == 0:
+                        self._interpreter.run(batch, event)
+                        interpreted += 1
+                    position += 1
+                    if position < batch.size and self._compiled[batch.kinds[order[position]]]:
+                        break
                 if position >= batch.size:
                     return interpreted
-                self._interpreter.run(batch, int(order[position]))
-                interpreted += 1
-                position += 1
 
     def _scratch(self, batch: Batch) -> tuple[Array, ...]:
         found = []
@@ -386,8 +392,13 @@ class EngineCore:
         """One row, or None."""
         table = self.tables[name]
         try:
-            parts = [pa.array([v], k.kind.arrow) for v, k in zip(key, table.layout.key_columns, strict=True)]
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:
+            parts = []
+            for value, column in zip(key, table.layout.key_columns, strict=True):
+                _check_plain(value, column.kind)
+                parts.append(pa.array([value], column.kind.arrow))
+                if _is_missing(value):
+                    raise ValueError("a key is never null or NaN")
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
             expected = ", ".join(f"{k.name}: {k.kind.value}" for k in table.layout.key_columns)
             raise InputError(f"{name}: the key is ({expected}), got {key!r} ({error})") from error
         slots = table.find(key_words(parts, table.layout, self.strings))
@@ -409,13 +420,38 @@ def _flat(bounds: list[Bound], arrays: list[Array]) -> tuple[Array, ...]:
 
 
 def _column_of_one(value: Any, parameter: Any) -> pa.Array:
-    if isinstance(parameter, RowParameter) and len(parameter.table.key) > 1 and value is not None:
-        keys = [
-            dict(zip(parameter.table.key, key, strict=True)) if isinstance(key, tuple) else key
-            for key in (value if parameter.many else [value])
-        ]
-        value = keys if parameter.many else keys[0]
+    values = list(value) if parameter.many and value is not None else [value]
+    if isinstance(parameter, RowParameter):
+        keys = parameter.table.key_columns
+        if len(keys) > 1:
+            values = [dict(zip(parameter.table.key, v, strict=True)) if isinstance(v, tuple) else v for v in values]
+        for key in keys:
+            for found in values:
+                _check_plain(found[key.name] if isinstance(found, dict) else found, key.kind)
+    else:
+        for found in values:
+            _check_plain(found, parameter.kind)
+    if value is not None:
+        value = values if parameter.many else values[0]
     return pa.array([value], arrow_type(parameter))
+
+
+def _check_plain(value: Any, kind: Kind) -> None:
+    """Refuse a Python value of another type: Arrow would cut a float down to an int without a word."""
+    if value is not None and not isinstance(value, _PLAIN_TYPES[kind]):
+        raise TypeError(f"required {kind.value}")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value
+
+
+_PLAIN_TYPES: dict[Kind, tuple[type, ...]] = {
+    Kind.INT: (int, np.integer),
+    Kind.FLOAT: (float, int, np.floating, np.integer),
+    Kind.BOOL: (bool, np.bool_),
+    Kind.STR: (str,),
+}
 
 
 def _duplicate_message(layout: TableLayout, rows: pa.Table, slots: Array) -> str:

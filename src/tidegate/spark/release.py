@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tidegate.durability import ownership
+from tidegate.durability.versioned import EMBEDDED
 from tidegate.foundation import processes
 from tidegate.foundation.storage import open_storage
 
@@ -86,8 +87,8 @@ def _release_ended(path: str) -> None:
         owner = ownership.current(open_storage(path))
     except Exception:  # unreadable: the claim will say what is wrong
         return
-    if owner is None or owner.host != processes.host():
-        return
+    if owner is None or owner.host != processes.host() or owner.query.startswith(EMBEDDED):
+        return  # nobody's, not ours to judge, or an engine that its user closes
     if owner.pid == os.getpid():
         active = _active()
         ended = active is not None and owner.query not in active

@@ -18,14 +18,10 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from tidegate.spark.java import ensure_java
-
-if TYPE_CHECKING:
-    from pyspark.sql.session import SparkSession as AnySession
 
 ARROW_BATCH_ROWS = 20_000
 """Rows per Arrow batch on the way to a Python worker: beyond this, larger ones gained nothing."""
@@ -33,7 +29,7 @@ ARROW_BATCH_ROWS = 20_000
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
 
-def session(name: str = "tidegate", *, config: Mapping[str, object] | None = None) -> AnySession:
+def session(name: str = "tidegate", *, config: Mapping[str, object] | None = None) -> SparkSession:
     """The active SparkSession, or a new one that is ready for `transact`.
 
     Args:

@@ -27,7 +27,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +34,7 @@ from pyspark import TaskContext
 
 from tidegate.durability import ownership
 from tidegate.durability.ownership import Owner
-from tidegate.durability.versioned import VersionedEngine
+from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.engine.arrival import content_hashes
 from tidegate.foundation.errors import InputError, StateOwned
 from tidegate.foundation.storage import open_storage
@@ -43,7 +42,6 @@ from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.spark.columns import PARTITION_COLUMN, needed_columns
 from tidegate.spark.payload import unpack
 
-Late = Literal["run", "refuse"]
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 OWNER_WAIT_SECONDS = 5.0

@@ -7,9 +7,9 @@ Everything before the shuffle runs in as many tasks as the source has partitions
 outcomes as well: `repartition(1)` moves rows, it does not pull the work before it into one task as
 `coalesce(1)` would. The task itself is in `task`; nothing here runs an event.
 
-What is done at the call: the program is linked, the columns are checked against it, the state is
-filled from `initial` if it is empty, and the program is packed once for the workers. All structural
-mistakes are raised here. No JVM object is touched, so a Spark Connect session works as well; the
+What is done at the call: the program is linked, the columns and the stored tables are checked against
+it, the state is filled from `initial` if it is empty, and the program is packed once for the workers. All
+structural mistakes are raised here. No JVM object is touched, so a Spark Connect session works as well; the
 process that calls must reach the state's path, as the workers must.
 """
 
@@ -26,8 +26,9 @@ from pyspark.sql import functions as F
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.program import build_program
+from tidegate.durability.evolution import require_fit
 from tidegate.durability.ownership import Owner
-from tidegate.durability.versioned import VersionedEngine
+from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
@@ -35,7 +36,7 @@ from tidegate.operations.plan import Program
 from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
 from tidegate.spark.payload import digest, pack
 from tidegate.spark.release import watch
-from tidegate.spark.task import Late, TaskSettings, make_task
+from tidegate.spark.task import TaskSettings, make_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +59,7 @@ def transact(
             name, and `transaction` (which one to run) when there are several.
         transactions: functions declared with `@tg.transaction`.
         state: where the tables are kept: a folder, or any URL that fsspec reaches. One running query at
-            a time may use it.
+            a time may use it, and once in its plan.
         order_by: the column that orders the events of a batch; ties, and all events without it, run in
             the order in which the source has them.
         late: what becomes of an event with a smaller `order_by` than one of an earlier batch: "run" it in
@@ -74,8 +75,13 @@ def transact(
     program = build_program(transactions)
     path = _check_arguments(state, order_by, late, keep_versions)
     check_events(events.schema, program.plan, order_by)
-    if initial:
-        _fill(program, path, keep_versions, initial)
+    newest = VersionStore(open_storage(path)).newest()
+    if newest is not None:
+        require_fit(path, newest.layouts, program.plan.tables)
+    first_rows = _first_rows(program, initial or {})
+    if newest is None and first_rows:
+        loaded = {name: _collected(name, rows) for name, rows in first_rows.items()}
+        VersionedEngine(program, path, keep_versions=keep_versions).initialise(loaded)
     watch(events, path)
     payload = pack(program)
     settings = TaskSettings(
@@ -111,8 +117,8 @@ def _check_arguments(state: str | os.PathLike[str], order_by: str | None, late: 
     return open_storage(given).path
 
 
-def _fill(program: Program, path: str, keep_versions: int, initial: Mapping[type, Any]) -> None:
-    """Load the tables' first rows, unless there is a state already."""
+def _first_rows(program: Program, initial: Mapping[type, Any]) -> dict[str, Any]:
+    """What `initial` has for each table, by the table's name."""
     names = {layout.name for layout in program.plan.tables}
     tables: dict[str, Any] = {}
     for table, rows in initial.items():
@@ -123,12 +129,10 @@ def _fill(program: Program, path: str, keep_versions: int, initial: Mapping[type
                 f"the program; its tables are {', '.join(sorted(names))}"
             )
         tables[layout.name] = rows
-    if VersionStore(open_storage(path)).newest() is None:
-        loaded = {name: _rows(name, rows) for name, rows in tables.items()}
-        VersionedEngine(program, path, keep_versions=keep_versions).initialise(loaded)
+    return tables
 
 
-def _rows(name: str, rows: Any) -> pa.Table:
+def _collected(name: str, rows: Any) -> pa.Table:
     if isinstance(rows, pa.Table):
         return rows
     if getattr(rows, "isStreaming", True):

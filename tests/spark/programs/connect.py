@@ -2,21 +2,29 @@
 
     python connect.py FOLDER
 
-Streams FOLDER/in into FOLDER, then leaves FOLDER/report.json with what a client sees.
+Starts a server, streams FOLDER/in into FOLDER, and leaves FOLDER/report.json with what a client sees.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pyspark
 
 import tidegate as tg
 from tidegate.durability import ownership
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
 from tidegate.spark import read_state, session, transact
+from tidegate.spark.java import ensure_java
 
 
 @tg.table(key="id")
@@ -39,9 +47,47 @@ def deposit(dst: Account, amount: int) -> int:
     return dst.balance
 
 
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    """A Connect server on a port that was free; gives its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    environment = {**os.environ, "JAVA_HOME": str(ensure_java()), "PYSPARK_PYTHON": sys.executable}
+    process = subprocess.Popen(command, env=environment)
+    try:
+        deadline = time.monotonic() + 120
+        while not answers(port):
+            assert process.poll() is None and time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.1)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def main(folder: Path) -> None:
-    spark = session("connect", config={"spark.remote": "local[2]", "spark.ui.enabled": "false"})
-    report: dict[str, object] = {"session": type(spark).__module__}
+    with server() as address:
+        run(folder, address)
+
+
+def run(folder: Path, address: str) -> None:
+    spark = session("connect", config={"spark.remote": address})
+    report: dict[str, object] = {"session": type(spark).__module__, "jvm": hasattr(spark, "_jvm")}
     state = folder / "state"
     schema = "event long, ts long, transaction string, src long, dst long, amount long"
     events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
