@@ -157,10 +157,14 @@ def test_strings_may_come_in_any_arrow_form(kind: pa.DataType) -> None:
     assert engine.read(Account, 1) == {"id": 1, "balance": 0, "rate": 4.0, "owner": "a"}
 
 
-@pytest.mark.parametrize("wide", [pa.list_, pa.large_list, lambda inner: pa.list_(inner, 2)], ids=["list", "large", "fixed"])
+@pytest.mark.parametrize(
+    "wide", [pa.list_, pa.large_list, lambda inner: pa.list_(inner, 2)], ids=["list", "large", "fixed"]
+)
 def test_lists_may_come_in_any_arrow_form(wide: Any) -> None:
     key = pa.struct([("serial", pa.string()), ("part", pa.int32())])
-    items = pa.array([[{"part": 1, "serial": "a"}, {"part": 1, "serial": "b"}], [{"part": 1, "serial": "b"}] * 2], wide(key))
+    items = pa.array(
+        [[{"part": 1, "serial": "a"}, {"part": 1, "serial": "b"}], [{"part": 1, "serial": "b"}] * 2], wide(key)
+    )
     counts = pa.array([[1, 2], [3, 4]], wide(pa.int16()))
     engine = tg.Engine([take])
     assert engine.run(pa.table({"items": items, "counts": counts}))["result"].to_pylist() == [3, 5 + 9]

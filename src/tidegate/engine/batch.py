@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.engine.intake import Bound
+from tidegate.engine.kernels.events import refuse_marked
 from tidegate.engine.state.strings import StringPool
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
@@ -49,9 +50,13 @@ class Batch:
 
     def refuse(self, rows: Array, text: str) -> None:
         """Give the marked events that were not refused yet a reason."""
-        rows = rows & (self.status == 0)
-        if rows.any():
-            self.status[rows] = self.reason(text)
+        self.refuse_users(rows, tuple(range(len(self.plan.transactions) + 1)), text)
+
+    def refuse_users(self, rows: Array, transactions: tuple[int, ...], text: str) -> None:
+        """The same for the marked events of some transactions only."""
+        found = refuse_marked(self.events(transactions), rows, self._reason_numbers.get(text, len(self.reasons) + 1))
+        if found:
+            self.reason(text)
 
     def needs(self, transactions: tuple[int, ...]) -> Array:
         """Per transaction number: whether it is among these. The last entry is for unknown names."""

@@ -182,11 +182,10 @@ class EngineCore:
                 f"events: column {parameter.name!r} of type {column.type} holds a value that does not fit: {error}"
             ) from error
         key = isinstance(parameter, RowParameter)
-        needed = None if bound.valid is None and bound.nan is None else batch.needs(users)[batch.kinds]
         if bound.valid is not None:
-            batch.refuse(~bound.valid & needed, f"null {'key ' if key else ''}in column {parameter.name!r}")
+            batch.refuse_users(~bound.valid, users, f"null {'key ' if key else ''}in column {parameter.name!r}")
         if bound.nan is not None:
-            batch.refuse(bound.nan & needed, f"NaN key in column {parameter.name!r}")
+            batch.refuse_users(bound.nan, users, f"NaN key in column {parameter.name!r}")
         return bound
 
     def _name_column(self, events: pa.Table, what: str) -> pa.Array | None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tidegate.engine.state.strings import StringPool, read_only
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Column, Kind, TableLayout
-from tidegate.operations.plan import Parameter, RowParameter
+from tidegate.operations.plan import DTYPES, Parameter, RowParameter
 
 Array = npt.NDArray[Any]
 
@@ -110,7 +110,11 @@ def valid_mask(column: pa.Array) -> Array | None:
     """True where a value is present; None where all are."""
     if column.null_count == 0:
         return None
-    return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False))
+    bitmap = column.buffers()[0]
+    if bitmap is None or pa.types.is_union(column.type):
+        return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False))
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), count=column.offset + len(column), bitorder="little")
+    return bits[column.offset :].view(np.bool_)
 
 
 def kind_accepts(found: pa.DataType, kind: Kind) -> bool:
@@ -196,9 +200,12 @@ def _values(column: pa.Array, kind: Kind, strings: StringPool) -> Array:
         return strings.numbers(column)
     if column.type != kind.arrow:
         column = column.cast(kind.arrow, safe=kind is not Kind.FLOAT)
-    if column.null_count:
-        column = column.fill_null(kind.zero)
-    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+    if kind is Kind.BOOL:
+        return np.ascontiguousarray(column.fill_null(False).to_numpy(zero_copy_only=False))
+    if len(column) == 0:
+        return np.empty(0, DTYPES[kind])
+    # The values under nulls are whatever Arrow left there: an event that needs them is refused.
+    return np.frombuffer(column.buffers()[1], DTYPES[kind], len(column), 8 * column.offset)
 
 
 def _words(values: Array) -> Array:

@@ -41,29 +41,27 @@ def session(name: str = "tidegate", *, config: Mapping[str, object] | None = Non
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    chosen = dict(config or {})
-    remote = str(chosen.get("spark.remote") or os.environ.get("SPARK_REMOTE", ""))
+    chosen = {key: str(value) for key, value in (config or {}).items()}
+    remote = chosen.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit started us, and chose master and Java
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings: dict[str, object] = {"spark.sql.execution.arrow.maxRecordsPerBatch": ARROW_BATCH_ROWS}
+    settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS)} | chosen
     if not submitted and not remote.startswith("sc://"):
         ensure_java()
-        settings |= _local_settings(str(chosen.get("spark.master", "local[*]")))
+        settings = _of_our_own_jvm(settings)
         if not remote:
-            settings["spark.master"] = "local[*]"
+            settings.setdefault("spark.master", "local[*]")
+            if settings["spark.master"].startswith("local"):
+                # Laptops and containers often have a host name that resolves to nothing.
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(name)
-    for key, value in (settings | chosen).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _local_settings(master: str) -> dict[str, object]:
-    """What the JVM that we start ourselves should be told."""
-    settings: dict[str, object] = {
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET.as_uri()}",
-    }
-    if master.startswith("local"):
-        # Laptops and containers often have a host name that resolves to nothing.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return settings
+def _of_our_own_jvm(settings: dict[str, str]) -> dict[str, str]:
+    """The settings with what a JVM that we start ourselves is told besides."""
+    options = "spark.driver.extraJavaOptions"
+    quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()} {settings.get(options, '')}"  # the last one wins
+    return {"spark.ui.showConsoleProgress": "false"} | settings | {options: quiet.strip()}

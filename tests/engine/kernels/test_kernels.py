@@ -107,6 +107,7 @@ CASES: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
     "fill_buckets": lambda: [(np.full(16, -1, np.int64), np.arange(1, 9, dtype=np.uint64) * np.uint64(77), 8)],
     "match_names": lambda: [(*WORDS, *NAMES, np.zeros(7, np.int16))],
     "hash_rows": lambda: [(*WORDS, np.zeros(7, np.uint64))],
+    "refuse_marked": lambda: [(some_events(30), np.arange(30) % 2 == 0, 9)],
     "touched_rows": lambda: [(some_events(30), np.arange(30) % 11, np.zeros(11, np.bool_), np.zeros(40, np.int64), 2)],
     "touched_list_rows": lambda: [
         (some_events(25), OFFSETS, np.arange(50) % 13, np.zeros(13, np.bool_), np.zeros(60, np.int64), 0)

@@ -6,6 +6,21 @@ from tidegate.foundation.jit import kernel
 
 
 @kernel
+def refuse_marked(events, marked, reason):  # type: ignore[no-untyped-def]
+    """Give the marked events of the chosen transactions a status, unless they have one; returns how many.
+
+    The last entry of the choice stands for unknown transactions (-1).
+    """
+    kinds, status, chosen = events
+    count = 0
+    for row in range(marked.shape[0]):
+        if marked[row] and status[row] == 0 and chosen[kinds[row]]:
+            status[row] = reason
+            count += 1
+    return count
+
+
+@kernel
 def touched_rows(events, slots, marks, touched_out, count):  # type: ignore[no-untyped-def]
     """Add the slots that committed transactions may have written to `touched_out`, each once."""
     kinds, status, writes = events
