@@ -114,9 +114,7 @@ def test_different_return_types_give_a_struct_with_one_field_per_transaction() -
         "amount": [5, None, None, None],
     }
     outcomes = engine.run(pa.table(events))
-    assert outcomes.schema.field("result").type == pa.struct(
-        [("deposit", pa.int64()), ("look", pa.float64())]
-    )
+    assert outcomes.schema.field("result").type == pa.struct([("deposit", pa.int64()), ("look", pa.float64())])
     assert outcomes["result"].to_pylist() == [
         {"deposit": 5, "look": None},
         {"deposit": None, "look": 2.5},

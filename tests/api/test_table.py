@@ -94,7 +94,7 @@ def test_an_int_in_a_float_field_becomes_a_float() -> None:
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
 def test_an_int_outside_64_bits_aborts_with_overflow(value: int) -> None:
     row = Account(1, balance=7)
-    with pytest.raises(tg.Abort, match="^overflow$"):
+    with pytest.raises(tg.Abort, match=r"^overflow$"):
         row.balance = value
     assert row.balance == 7
 

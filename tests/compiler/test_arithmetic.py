@@ -8,6 +8,7 @@ an abort with the exception's name, or `overflow` where an integer does not fit 
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 import struct
@@ -55,9 +56,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "a == 9223372036854775808", "a < 1e19", "x < 9223372036854775807", "x == 9223372036854775807",
     ],
 }  # fmt: skip
-SIGNATURE = (
-    "cell: Cell, a: int, b: int, x: float, y: float, p: bool, q: bool, values: list[int], floats: list[float]"
-)
+SIGNATURE = "cell: Cell, a: int, b: int, x: float, y: float, p: bool, q: bool, values: list[int], floats: list[float]"
 SCHEMA = pa.schema(
     {
         "transaction": pa.string(), "cell": pa.int64(), "a": pa.int64(), "b": pa.int64(), "x": pa.float64(),
@@ -66,6 +65,10 @@ SCHEMA = pa.schema(
     }
 )  # fmt: skip
 
+EDGE_INTEGERS = [0, 1, -1, 2, 7, -7, 2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, -(2**63), 3037000500, 64]
+EDGE_FLOATS = [
+    0.0, -0.0, 0.5, -2.5, 1.0, 3.7, -7.0, 2.0**53, 2.0**63, -(2.0**63), 1e308, 5e-324, math.inf, math.nan,
+]  # fmt: skip
 integers = st.one_of(
     st.integers(-12, 12),
     st.sampled_from(
@@ -75,12 +78,8 @@ integers = st.one_of(
     st.integers(-(2**54), 2**54),
 )
 floats = st.one_of(
-    st.sampled_from(
-        [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.0, 0.1, math.inf, -math.inf, math.nan]
-    ),
-    st.sampled_from(
-        [2.0**53, 2.0**53 + 2, 2.0**63, -(2.0**63), 2.0**62, 1e308, -1e308, 5e-324, 2.0**52 + 0.5, 1e16]
-    ),
+    st.sampled_from([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.0, 0.1, math.inf, -math.inf, math.nan]),
+    st.sampled_from([2.0**53, 2.0**53 + 2, 2.0**63, -(2.0**63), 2.0**62, 1e308, -1e308, 5e-324, 2.0**52 + 0.5, 1e16]),
     st.floats(),
     st.floats(-1000, 1000),
     st.integers(-(2**63), 2**63 - 1).map(float),
@@ -113,9 +112,7 @@ def build(kind: str) -> Any:
     linecache.cache[f"<{name}>"] = (len(source), None, source.splitlines(keepends=True), f"<{name}>")
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(source, f"<{name}>", "exec"), module.__dict__)
-    return tg.Engine(
-        [module.__dict__[f"t{number}"] for number in range(len(EXPRESSIONS[kind]))], strategy="serial"
-    )
+    return tg.Engine([module.__dict__[f"t{number}"] for number in range(len(EXPRESSIONS[kind]))], strategy="serial")
 
 
 @pytest.fixture(scope="module", params=["compiled", "uncompiled"])
@@ -148,25 +145,34 @@ def exact(outcome: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*outcome[:2], type(value).__name__, value)
 
 
-@pytest.mark.parametrize("kind", EXPRESSIONS)
-@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-@given(drawn=st.lists(rows, min_size=1, max_size=12))
-def test_expressions_give_what_python_gives(
-    engines: dict[str, Any], kind: str, drawn: list[tuple[Any, ...]]
-) -> None:
+def assert_exact(engine: Any, kind: str, drawn: list[tuple[Any, ...]]) -> None:
+    """Every expression of a kind, on every row of values, gives what Python gives."""
     events = [
         {"transaction": f"t{number}", "cell": 1, **dict(zip(SCHEMA.names[2:], values, strict=True))}
         for number in range(len(EXPRESSIONS[kind]))
         for values in drawn
     ]
-    outcomes = engines[kind].run(pa.Table.from_pylist(events, SCHEMA))
+    outcomes = engine.run(pa.Table.from_pylist(events, SCHEMA))
     got = list(zip(*(outcomes[name].to_pylist() for name in ("committed", "reason", "result")), strict=True))
     for event, have in zip(events, got, strict=True):
         expression = EXPRESSIONS[kind][int(event["transaction"][1:])]
         want = python_says(kind, expression, event)
-        assert exact(have) == exact(want), (
-            f"{expression} with {event}: Python gives {want}, the engine {have}"
-        )
+        assert exact(have) == exact(want), f"{expression} with {event}: Python gives {want}, the engine {have}"
+
+
+@pytest.mark.parametrize("kind", EXPRESSIONS)
+def test_expressions_give_what_python_gives_on_all_pairs_of_edges(engines: dict[str, Any], kind: str) -> None:
+    pairs = zip(itertools.product(EDGE_INTEGERS, repeat=2), itertools.product(EDGE_FLOATS, repeat=2), strict=True)
+    flags = itertools.cycle(itertools.product([False, True], repeat=2))
+    drawn = [(*whole, *real, *flag, list(whole), list(real)) for (whole, real), flag in zip(pairs, flags, strict=False)]
+    assert_exact(engines[kind], kind, drawn)
+
+
+@pytest.mark.parametrize("kind", EXPRESSIONS)
+@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(drawn=st.lists(rows, min_size=1, max_size=12))
+def test_expressions_give_what_python_gives(engines: dict[str, Any], kind: str, drawn: list[tuple[Any, ...]]) -> None:
+    assert_exact(engines[kind], kind, drawn)
 
 
 def test_a_range_that_spans_the_integers_counts_from_its_start(engines: dict[str, Any]) -> None:

@@ -139,7 +139,10 @@ FUNCTIONS: dict[str, tuple[str, list[str]]] = {
         "@tg.transaction\ndef wrong(src: Account, x: list[list[int]]) -> None:  # here\n    pass\n",
         ["x", "list[list[int]]"],
     ),
-    "a list of nothing": ("@tg.transaction\ndef wrong(src: Account, x: list) -> None:  # here\n    pass\n", ["x", "list"]),
+    "a list of nothing": (
+        "@tg.transaction\ndef wrong(src: Account, x: list) -> None:  # here\n    pass\n",
+        ["x", "list"],
+    ),
     "any number of parameters": (
         "@tg.transaction\ndef wrong(src: Account, *rest: int) -> None:  # here\n    pass\n",
         ["rest"],
@@ -165,8 +168,8 @@ FUNCTIONS: dict[str, tuple[str, list[str]]] = {
         ["nothing", "value"],
     ),
     "a helper that cannot be compiled": (
-        "def helper(x):\n    return x.upper()  # here\n\n\n@tg.transaction\ndef wrong(src: Account, label: str) -> None:\n"
-        "    src.owner = helper(label)\n",
+        "def helper(x):\n    return x.upper()  # here\n\n\n@tg.transaction\n"
+        "def wrong(src: Account, label: str) -> None:\n    src.owner = helper(label)\n",
         ["helper", "x.upper"],
     ),
     "a helper that calls itself": (

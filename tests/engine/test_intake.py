@@ -45,7 +45,7 @@ def rename(dst: Account, owner: str, rate: float) -> str:
 @tg.transaction
 def take(items: list[Item], counts: list[int]) -> int:
     total = 0
-    for item, count in zip(items, counts):
+    for item, count in zip(items, counts):  # noqa: B905
         item.stock += count
         total += item.stock
     return total
@@ -121,7 +121,7 @@ def test_a_missing_order_column_is_named() -> None:
 
 
 def test_an_order_column_that_has_no_order_is_refused() -> None:
-    with pytest.raises(tg.InputError, match="'ts'.*list"):
+    with pytest.raises(tg.InputError, match=r"'ts'.*list"):
         tg.Engine([deposit]).run(pa.table({"dst": [1], "amount": [1], "ts": [[1]]}), order_by="ts")
 
 

@@ -131,9 +131,7 @@ def parse(text: str) -> Script:
     script.expected = [line for line in expected.splitlines() if line.strip()]
     for line in commands.splitlines():
         if line.startswith("accounts"):
-            script.loaded = {
-                name: int(value) for name, value in (item.split("=") for item in line.split()[1:])
-            }
+            script.loaded = {name: int(value) for name, value in (item.split("=") for item in line.split()[1:])}
         elif line == "batch":
             script.batches.append([])
         elif line.strip() and not line.startswith("#"):

@@ -243,9 +243,7 @@ def result_type(program: Program) -> tuple[pa.DataType, bool]:
     return pa.struct(list(arrow.items())), True
 
 
-def compare_outcomes(
-    program: Program, got: pa.Table, batch: Batch, wanted: list[Outcome]
-) -> None:
+def compare_outcomes(program: Program, got: pa.Table, batch: Batch, wanted: list[Outcome]) -> None:
     expected_type, by_transaction = result_type(program)
     if got.schema.field("result").type != expected_type:
         raise Mismatch(f"result type: expected {expected_type}, got {got.schema.field('result').type}")

@@ -101,9 +101,7 @@ def table(*, key: str | tuple[str, ...]) -> Callable[[type], type]:
     def declare(cls: type) -> type:
         hints = typing.get_type_hints(cls)
         defaults = {
-            name: stored(getattr(cls, name, ZEROS[kind]), kind)
-            for name, kind in hints.items()
-            if name not in names
+            name: stored(getattr(cls, name, ZEROS[kind]), kind) for name, kind in hints.items() if name not in names
         }
         return type(cls.__name__, (Row,), {"_fields": hints, "_defaults": defaults, "_key": names})
 

@@ -278,9 +278,9 @@ class Bodies(Expressions):
         condition = self.condition(2)
         match choose.weighted([(4, "likely"), (2, "as drawn"), (1, "abort"), (1, "assert")]):
             case "likely":
-                self.write(
-                    f'tg.require({condition} or {self.leaf("int")} {choose.pick(["<", ">", ">="])} {self.constant("int")}, "{reason}")'
-                )
+                sign = choose.pick(["<", ">", ">="])
+                likely = f"{condition} or {self.leaf('int')} {sign} {self.constant('int')}"
+                self.write(f'tg.require({likely}, "{reason}")')
             case "as drawn":
                 self.write(f'tg.require({condition}, "{reason}")')
             case "abort":

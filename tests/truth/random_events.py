@@ -132,8 +132,7 @@ def _cell(choices: Choices, column: ColumnSpec, pools: dict[str, list[Any]], wil
     if not column.is_list:
         return _item(choices, column, pools, wild)
     return [
-        _item(choices, column, pools, wild)
-        for _ in range(choices.weighted([(2, 2), (3, 1), (3, 3), (1, 0), (1, 5)]))
+        _item(choices, column, pools, wild) for _ in range(choices.weighted([(2, 2), (3, 1), (3, 3), (1, 0), (1, 5)]))
     ]
 
 

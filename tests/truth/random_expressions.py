@@ -305,9 +305,7 @@ class Expressions:
                 sides = [one(inner), self.integer(inner)]
                 return f"({sides.pop(self.choices.below(2))} {self.choices.pick('+-*')} {sides[0]})"
             case "quotient":
-                divisor = (
-                    one(inner) if self.choices.chance(30) else self.choices.pick(["2.0", "(-0.7)", "3.0"])
-                )
+                divisor = one(inner) if self.choices.chance(30) else self.choices.pick(["2.0", "(-0.7)", "3.0"])
                 return f"({one(inner)} {self.choices.pick(['/', '//', '%'])} {divisor})"
             case "integers divided":
                 return f"({self.integer(inner)} / {self.divisor(inner)})"
@@ -354,9 +352,7 @@ class Expressions:
             case "chained":
                 operators = ["<", "<=", "==", "!=", ">", ">="]
                 first, middle, last = self.number(inner), self.number(inner), self.number(inner)
-                return (
-                    f"({first} {self.choices.pick(operators)} {middle} {self.choices.pick(operators)} {last})"
-                )
+                return f"({first} {self.choices.pick(operators)} {middle} {self.choices.pick(operators)} {last})"
             case "both":
                 return f"({one(inner)} {self.choices.pick(['and', 'or'])} {one(inner)})"
             case "not":

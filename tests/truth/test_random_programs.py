@@ -73,9 +73,7 @@ def failure_of(case: Case, configurations: Sequence[Configuration]) -> Exception
     return None
 
 
-def report(
-    seed: int, case: Case, error: Exception, configurations: Sequence[Configuration], seconds: float
-) -> str:
+def report(seed: int, case: Case, error: Exception, configurations: Sequence[Configuration], seconds: float) -> str:
     """The failure of a seed, as small as it could be made in the given time."""
 
     def again(drawn: Sequence[int]) -> Case:

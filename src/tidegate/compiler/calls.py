@@ -126,14 +126,19 @@ class Calls(Expressions):
             return
         parts: list[ast.expr] = [iterable]
         first: str | None = None
+        strict: bool | None = False
         if isinstance(iterable, ast.Call) and called in (zip, enumerate):
-            if iterable.keywords:
-                self.refuse(iterable, f"{called.__name__}() takes no named arguments in a transaction")
+            strict = _is_strict(iterable) if called is zip else None
+            if iterable.keywords and strict is None:
+                self.refuse(iterable, f"{called.__name__}() takes no such named arguments in a transaction")
             parts = list(iterable.args)
             if called is enumerate:
                 first = self.integer(self.number(parts[1]), iterable).code if len(parts) > 1 else "0"
                 parts = parts[:1]
         lists = [self.list_value(part) for part in parts]
+        if strict:
+            for other in lists[1:]:  # plain Python raises after the last full round
+                self.escape_if(f"{_length_of(lists[0])} != {_length_of(other)}")
         counter, length = self.fresh(), self.keep(_shortest(lists))
         with self.block(f"for {counter} in range({length}):"):
             elements = [self.element_at(term, counter) for term in lists]
@@ -209,11 +214,23 @@ def _hashable(value: object) -> bool:
     return True
 
 
+def _is_strict(node: ast.Call) -> bool | None:
+    """The value of zip's `strict`; None where the named arguments are something else."""
+    match node.keywords:
+        case []:
+            return False
+        case [ast.keyword(arg="strict", value=ast.Constant(value=bool() as value))]:
+            return value
+    return None
+
+
+def _length_of(term: Term) -> str:
+    _, start, stop = list_parts(term.code)
+    return f"({stop} - {start})"
+
+
 def _shortest(lists: list[Term]) -> str:
-    lengths = []
-    for term in lists:
-        _, start, stop = list_parts(term.code)
-        lengths.append(f"{stop} - {start}")
+    lengths = [_length_of(term) for term in lists]
     return lengths[0] if len(lengths) == 1 else f"min({', '.join(lengths)})"
 
 
@@ -226,8 +243,7 @@ def _length(calls: Calls, node: ast.Call) -> Term:
     term = calls.value(node.args[0])
     if not isinstance(term.type, RowList | ValueList):
         calls.refuse(node, f"len() of {describe(term.type)} cannot be compiled", INTERPRET)
-    _, start, stop = list_parts(term.code)
-    return Term(f"({stop} - {start})", Kind.INT)
+    return Term(_length_of(term), Kind.INT)
 
 
 def _absolute(calls: Calls, node: ast.Call) -> Term:

@@ -41,7 +41,7 @@ def session(name: str = "tidegate", *, config: Mapping[str, object] | None = Non
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    chosen = {key: str(value) for key, value in (config or {}).items()}
+    chosen = {key: _text(value) for key, value in (config or {}).items()}
     remote = chosen.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit started us, and chose master and Java
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -65,3 +65,7 @@ def _of_our_own_jvm(settings: dict[str, str]) -> dict[str, str]:
     options = "spark.driver.extraJavaOptions"
     quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()} {settings.get(options, '')}"  # the last one wins
     return {"spark.ui.showConsoleProgress": "false"} | settings | {options: quiet.strip()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,26 +3,28 @@
     python cluster.py FOLDER
 
 Runs each accident below on a stream of its own under FOLDER and leaves its outcomes, its state and a
-`log` of what the tasks saw there. A file `FOLDER/<accident>/happened` makes an accident happen once.
+`log` of what the tasks saw there. Empty files in FOLDER/<accident> make an accident happen once.
 
     retried       the task fails after the state was committed
     worker lost   the Python worker is killed in the middle of the batch
     twice         a slow task is run a second time by speculation, and both get to the end
     moved         the state is warm in one executor, and the next batch runs in the other
 
-The machines are two addresses of this one: Spark never runs a speculative task on the machine of the first.
+Deposits of 13 trigger what happens inside a batch. The machines are two addresses of this one: Spark
+never runs a speculative task on the machine of the first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,86 +58,95 @@ def deposit(dst: Account, amount: int) -> int:
     return dst.balance
 
 
-def first_time(folder: str) -> bool:
-    """Whether the accident has not happened yet; from now on it has."""
+def first_time(folder: str, what: str = "happened") -> bool:
+    """Whether something has not happened yet; from now on it has."""
     try:
-        os.close(os.open(f"{folder}/happened", os.O_CREAT | os.O_EXCL))
+        os.close(os.open(f"{folder}/{what}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return False
     return True
 
 
-def note(folder: str, text: str) -> None:
+def place_of_task() -> dict[str, str]:
     context = TaskContext.get()
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    executor = os.environ.get("SPARK_EXECUTOR_DIRS")
-    line = f"{text} batch={batch} attempt={context.attemptNumber()} executor={executor}"
+    batch, attempt = context.getLocalProperty("streaming.sql.batchId"), str(context.attemptNumber())
+    return {"batch": batch, "attempt": attempt, "executor": os.environ["SPARK_EXECUTOR_DIRS"]}
+
+
+def note(folder: str, what: str) -> None:
     with open(f"{folder}/log", "a") as log:
-        log.write(line + "\n")
+        log.write(json.dumps({"what": what, **place_of_task()}) + "\n")
 
 
-def fatal_deposit(folder: str) -> Any:
-    """A deposit of 13 kills the worker that runs it, once."""
+def notes(folder: str, what: str, **wanted: str) -> list[dict[str, str]]:
+    lines = Path(f"{folder}/log").read_text().splitlines() if os.path.exists(f"{folder}/log") else []
+    found = [json.loads(line) for line in lines]
+    return [entry for entry in found if {**entry, "what": what, **wanted} == entry]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def declare_deposit(on_thirteen: Callable[[], None]) -> Any:
+    """A deposit that does something else first when the amount is 13."""
 
     @tg.transaction(compiled=False)
     def deposit(dst: Account, amount: int) -> int:
-        if amount == 13 and first_time(folder):
-            os.kill(os.getpid(), signal.SIGKILL)
+        if amount == 13:
+            on_thirteen()
         dst.balance += amount
         return dst.balance
 
     return deposit
 
 
-def slow_deposit(folder: str) -> Any:
-    """A deposit of 13 waits until a second task has run the same batch to its end."""
-
-    @tg.transaction(compiled=False)
-    def deposit(dst: Account, amount: int) -> int:
-        if amount == 13 and first_time(folder):
-            deadline = time.monotonic() + 60
-            while not os.path.exists(f"{folder}/second") and time.monotonic() < deadline:
-                time.sleep(0.05)
-        dst.balance += amount
-        return dst.balance
-
-    return deposit
+def die(folder: str) -> None:
+    note(folder, "died")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fail_once(folder: str) -> Any:
+def die_once(folder: str) -> Callable[[], None]:
+    return lambda: die(folder) if first_time(folder) else None
+
+
+def die_where_the_last_batch_ran(folder: str) -> Callable[[], None]:
+    """Each batch once: Spark then takes the other executor."""
+
+    def move() -> None:
+        here, done = place_of_task(), notes(folder, "committed")
+        if done and done[-1]["executor"] == here["executor"] and first_time(folder, f"moved {here['batch']}"):
+            die(folder)
+
+    return move
+
+
+def wait_for_a_twin(folder: str) -> Callable[[], None]:
+    return lambda: wait_for(lambda: os.path.exists(f"{folder}/twin")) if first_time(folder) else None
+
+
+def fail_once(folder: str) -> None:
+    if first_time(folder):
+        raise RuntimeError("an accident after the commit")
+
+
+def meet_the_twin(folder: str) -> None:
+    """Let the slow task go on, and wait for it: whoever ends first makes Spark kill the other."""
+    if (batch := place_of_task()["batch"]) == "1":
+        first_time(folder, "twin")
+        wait_for(lambda: len({entry["attempt"] for entry in notes(folder, "committed", batch=batch)}) > 1)
+
+
+def noted(folder: str, then: Callable[[str], None] = lambda folder: None) -> Any:
+    """A stage after `transact`: notes that the task has its outcomes, then does something."""
+
     def after(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = list(batches)
         if rows:
             note(folder, "committed")
-            if first_time(folder):
-                raise RuntimeError("an accident after the commit")
-        yield from rows
-
-    return after
-
-
-def hold_the_second(folder: str) -> Any:
-    """The speculative task lets the first one go on, and waits until that has committed or lost too."""
-
-    def after(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = list(batches)
-        if rows:
-            note(folder, "committed")
-            if TaskContext.get().attemptNumber() > 0:
-                open(f"{folder}/second", "w").close()
-                deadline = time.monotonic() + 20
-                while "attempt=0" not in Path(f"{folder}/log").read_text() and time.monotonic() < deadline:
-                    time.sleep(0.05)
-        yield from rows
-
-    return after
-
-
-def only_noted(folder: str) -> Any:
-    def after(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = list(batches)
-        if rows:
-            note(folder, "committed")
+            then(folder)
         yield from rows
 
     return after
@@ -190,19 +201,22 @@ def main(folder: Path) -> None:
             "spark.sql.shuffle.partitions": "2",
             "spark.speculation": "true",
             "spark.speculation.interval": "100ms",
-            "spark.speculation.task.duration.threshold": "2s",
+            "spark.speculation.task.duration.threshold": "4s",
+            "spark.excludeOnFailure.taskAndStage.enabled": "true",  # a retry goes to the other executor
             "spark.locality.wait": "0s",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         }
         spark = session("accidents", config=settings)
         place = folder / "retried"
-        run(spark, place, [transfer, deposit], fail_once(str(place)))
+        run(spark, place, [transfer, deposit], noted(str(place), fail_once))
         place = folder / "worker lost"
-        run(spark, place, [transfer, fatal_deposit(str(place))], only_noted(str(place)))
+        run(spark, place, [transfer, declare_deposit(die_once(str(place)))], noted(str(place)))
         place = folder / "twice"
-        run(spark, place, [transfer, slow_deposit(str(place))], hold_the_second(str(place)))
+        slow_deposit = declare_deposit(wait_for_a_twin(str(place)))
+        run(spark, place, [transfer, slow_deposit], noted(str(place), meet_the_twin))
         place = folder / "moved"
-        run(spark, place, [transfer, deposit], only_noted(str(place)))
+        moving_deposit = declare_deposit(die_where_the_last_batch_ran(str(place)))
+        run(spark, place, [transfer, moving_deposit], noted(str(place)))
         spark.stop()
 
 
