@@ -87,10 +87,7 @@ class History:
     def whole(self, version: int) -> dict[str, pa.Table]:
         """The state at a version as tables of whole rows."""
         state = self.state(version)
-        return {
-            layout.name: self.rows(layout, state[layout.name].values(), change=False)
-            for layout in (ACCOUNT, VOTE)
-        }
+        return {layout.name: self.rows(layout, state[layout.name].values(), change=False) for layout in (ACCOUNT, VOTE)}
 
     def commit(self, store: VersionStore, first: int, last: int) -> None:
         for version in range(first, last + 1):

@@ -75,9 +75,7 @@ def committed(storage: Storage, history: History) -> VersionStore:
     return VersionStore(storage)
 
 
-def test_a_history_of_several_layouts_loads_in_the_programs_layout(
-    storage: Storage, history: History
-) -> None:
+def test_a_history_of_several_layouts_loads_in_the_programs_layout(storage: Storage, history: History) -> None:
     store = committed(storage, history)
     for layouts in ((WIDER,), None):  # None: the layouts that the version asked for has
         steps = list(store.load(3, layouts=layouts)[1])
@@ -98,9 +96,7 @@ def test_tables_that_the_program_does_not_declare_keep_their_rows(storage: Stora
     assert store.read_changes(2, layouts=())[1]["Account"].column_names == ["id", "balance", "exists"]
 
 
-def test_state_that_does_not_fit_is_refused_before_anything_is_read(
-    storage: Storage, history: History
-) -> None:
+def test_state_that_does_not_fit_is_refused_before_anything_is_read(storage: Storage, history: History) -> None:
     store = committed(storage, history)
     attempts = [
         lambda layout: store.load(2, layouts=(layout,)),

@@ -95,9 +95,7 @@ def test_files_of_every_shape_are_read_back(fields: Any, tables: Any, order: Any
         assert contents[-1].tolist() == order.tolist()
 
 
-@given(
-    some.dictionaries(some.text(), some.none() | some.integers() | some.floats(allow_nan=False) | some.text())
-)
+@given(some.dictionaries(some.text(), some.none() | some.integers() | some.floats(allow_nan=False) | some.text()))
 def test_header_values_are_exact_and_strings_may_be_any(fields: dict[str, Any]) -> None:
     found = files.decode_header("f", pa.py_buffer(encoded(fields, (), None))).fields
     assert found == fields
@@ -105,9 +103,7 @@ def test_header_values_are_exact_and_strings_may_be_any(fields: dict[str, Any]) 
 
 
 def test_a_lone_surrogate_in_a_header_value_survives() -> None:
-    assert files.decode_header("f", pa.py_buffer(encoded({"q": "\ud800"}, (), None))).fields == {
-        "q": "\ud800"
-    }
+    assert files.decode_header("f", pa.py_buffer(encoded({"q": "\ud800"}, (), None))).fields == {"q": "\ud800"}
 
 
 def read_every_way(data: bytes) -> list[str]:
@@ -153,9 +149,7 @@ def test_damage_is_reported_with_the_place_and_both_checksums() -> None:
     expected = struct.unpack("<I", data[section.offset + section.size - 4 : section.offset + section.size])[0]
     data[section.offset + 100] ^= 1
     for message in read_every_way(bytes(data)):
-        assert (
-            f"offset {section.offset}: expected checksum {expected:08x} of the rows of table Price" in message
-        )
+        assert f"offset {section.offset}: expected checksum {expected:08x} of the rows of table Price" in message
 
 
 def test_a_sound_section_of_another_file_is_found() -> None:

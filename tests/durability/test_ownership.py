@@ -140,7 +140,5 @@ def race_for(storage: Storage, owners: list[Owner]) -> list[str]:
 def test_a_damaged_record_is_refused_with_what_to_do(storage: Storage) -> None:
     for number, data in enumerate([b"", b"{", b'{"query": "a"}', b"[1]"], start=1):
         storage.write(f"{number:012d}.owner", [data], exclusive=True)
-        with pytest.raises(
-            StorageCorrupted, match=f"{number:012d}.owner: expected a record.*delete the file"
-        ):
+        with pytest.raises(StorageCorrupted, match=f"{number:012d}.owner: expected a record.*delete the file"):
             claim(storage, MINE)

@@ -98,9 +98,7 @@ def test_a_version_is_committed_once(storage: Storage, history: History) -> None
     assert history.loaded(first) == history.state(2)
 
 
-def test_a_version_that_was_loaded_as_a_whole_is_not_committed_again(
-    storage: Storage, history: History
-) -> None:
+def test_a_version_that_was_loaded_as_a_whole_is_not_committed_again(storage: Storage, history: History) -> None:
     late = VersionStore(storage)
     late.refresh()
     VersionStore(storage).snapshot(history.info(1), history.whole(1))
@@ -283,9 +281,7 @@ def test_a_large_snapshot_waits_for_as_many_bytes_of_changes(
     assert store.wants_snapshot()
 
 
-def test_collecting_keeps_the_newest_versions_and_what_they_stand_on(
-    tmp_path: Path, history: History
-) -> None:
+def test_collecting_keeps_the_newest_versions_and_what_they_stand_on(tmp_path: Path, history: History) -> None:
     storage = open_storage(str(tmp_path))
     store = VersionStore(storage, keep_versions=4)
     history.commit(store, 1, 10)
@@ -311,9 +307,7 @@ def test_collecting_keeps_the_newest_versions_and_what_they_stand_on(
         store.load(4)
 
 
-def test_collecting_keeps_the_change_of_a_kept_version_that_has_a_snapshot(
-    storage: Storage, history: History
-) -> None:
+def test_collecting_keeps_the_change_of_a_kept_version_that_has_a_snapshot(storage: Storage, history: History) -> None:
     store = VersionStore(storage, keep_versions=1)
     history.commit(store, 1, 3)
     store.snapshot(history.info(3), history.whole(3))
@@ -324,9 +318,7 @@ def test_collecting_keeps_the_change_of_a_kept_version_that_has_a_snapshot(
     assert history.loaded(store) == history.state(4)
 
 
-def test_a_half_finished_collection_leaves_a_history_with_a_later_beginning(
-    tmp_path: Path, history: History
-) -> None:
+def test_a_half_finished_collection_leaves_a_history_with_a_later_beginning(tmp_path: Path, history: History) -> None:
     storage = open_storage(str(tmp_path))
     store = VersionStore(storage, keep_versions=2)
     history.commit(store, 1, 8)

@@ -43,6 +43,7 @@ from tidegate.operations.plan import DTYPES, Program, RowParameter, TransactionP
 
 Array = npt.NDArray[Any]
 _NONE = np.empty(0, np.int64)
+LOAD_ROWS = 1 << 20  # rows are loaded in pieces of this size: a piece's slots need memory, too
 STRINGS_KEPT = 1 << 16  # strings that no row holds are kept up to here, and up to as many as rows hold
 
 
@@ -327,13 +328,20 @@ class EngineCore:
         table = self.tables[name]
         self._check_rows(table, rows)
         keys, columns = self._columns_in(table, rows)
-        table.reserve(len(keys))
-        slots = table.resolve(keys)
-        if len(np.unique(slots)) < len(slots):
-            table.sweep(_NONE)
-            raise InputError(_duplicate_message(table.layout, rows, slots))
-        table.store(slots, columns, True)
-        table.sweep(_NONE)
+        known = table.find(keys[:LOAD_ROWS]).max(initial=-1) >= 0  # else most keys are new: make room at once
+        table.reserve(0 if known else len(keys))
+        pieces = [slice(start, start + LOAD_ROWS) for start in range(0, len(keys), LOAD_ROWS)]
+        again = _mark_all(table, keys, pieces)
+        for piece in pieces:
+            slots = table.find(keys[piece])
+            slots = slots[slots >= 0]
+            table.marks[slots] = False
+            if again is None:
+                table.store(slots, {column: values[piece] for column, values in columns.items()}, True)
+            else:
+                table.sweep(slots)
+        if again is not None:
+            raise InputError(_duplicate_message(table.layout, rows, again))
         if self._track:
             self._touched.setdefault(name, []).append(keys)
 
@@ -453,9 +461,22 @@ _PLAIN_TYPES: dict[Kind, tuple[type, ...]] = {
 }
 
 
-def _duplicate_message(layout: TableLayout, rows: pa.Table, slots: Array) -> str:
-    _, first = np.unique(slots, return_index=True)
-    again = int(np.setdiff1d(np.arange(len(slots)), first)[0])
-    before = int(np.flatnonzero(slots == slots[again])[0])
-    key = {name: rows.column(name)[again].as_py() for name in layout.key}
+def _mark_all(table: TableState, keys: Array, pieces: list[slice]) -> int | None:
+    """Give every key a slot and a mark; stops at, and returns, the row of a key that stands there again."""
+    for piece in pieces:
+        slots = table.resolve(keys[piece])
+        table.keep_fresh()
+        repeated = np.ones(len(slots), np.bool_)
+        repeated[np.unique(slots, return_index=True)[1]] = False
+        repeated |= table.marks[slots]
+        table.marks[slots] = True
+        if repeated.any():
+            return int(piece.start + np.argmax(repeated))
+    return None
+
+
+def _duplicate_message(layout: TableLayout, rows: pa.Table, again: int) -> str:
+    keys = {name: rows.column(name) for name in layout.key}
+    key = {name: column[again].as_py() for name, column in keys.items()}
+    before = next(row for row in range(again) if all(keys[name][row].as_py() == key[name] for name in keys))
     return f"rows of {layout.name}: the key {key} is in row {before} and again in row {again}; load each key once"

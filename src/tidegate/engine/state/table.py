@@ -129,21 +129,29 @@ class TableState:
     def sweep(self, touched: Array) -> None:
         """Free the slots of rows that do not exist: deleted ones, and those that were only looked at."""
         for slots in (touched, self.fresh):
-            needed = int(self._counters[FREE]) + len(slots)
+            absent = slots[~self.exists[slots]]
+            needed = int(self._counters[FREE]) + len(absent)
             if needed > len(self._free):
                 self._free = _extended(self._free, max(2 * len(self._free), needed), 0)
-            remove_absent(self._index, self.exists, slots)
+            remove_absent(self._index, self.exists, absent)
+        self._counters[FRESH] = 0
+
+    def keep_fresh(self) -> None:
+        """Keep the slots made since the last sweep: their rows are about to be written."""
         self._counters[FRESH] = 0
 
     def reserve(self, rows: int) -> None:
         """Make room for so many more rows at once."""
-        self._grow(rows)
+        self._grow_rows(rows)
 
     def _grow(self, more: int) -> None:
-        counters = self._counters
-        if counters[FRESH] + more > len(self._fresh):
-            size = max(2 * len(self._fresh), int(counters[FRESH]) + more)
+        if self._counters[FRESH] + more > len(self._fresh):
+            size = max(2 * len(self._fresh), int(self._counters[FRESH]) + more)
             self._fresh = _extended(self._fresh, size, 0)
+        self._grow_rows(more)
+
+    def _grow_rows(self, more: int) -> None:
+        counters = self._counters
         capacity = len(self.exists)
         if counters[NEXT] - counters[FREE] + more > capacity:
             capacity = max(2 * capacity, int(counters[NEXT]) + more)
