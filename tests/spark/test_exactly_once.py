@@ -74,11 +74,15 @@ class KilledLedger:
         names = [path.name for path in folder.glob("*")] if folder.is_dir() else []
         return sum(name.endswith(".change") if what == "change" else name.isdigit() for name in names)
 
-    def run_and_kill(self, leave_orphans: bool) -> str:
-        """Start the program, kill it at a random moment after a batch took a step; says which and when."""
-        step = self.rng.choice(["offsets", "change", "commits"])
+    def run_and_kill(self, aimed: bool, leave_orphans: bool) -> str:
+        """Start the program, kill it at a random moment after a batch took a step; says which and when.
+
+        An aimed kill falls between our commit and Spark's, or misses by little: that is where a batch
+        could be applied twice.
+        """
+        step = "change" if aimed else self.rng.choice(["offsets", "change", "commits"])
         wanted = self.count(step) + self.rng.randint(1, 3)
-        delay = self.rng.uniform(0.0, 0.4)
+        delay = self.rng.uniform(0.0, 0.05 if aimed else 0.4)
         with self.started() as process:
             deadline = time.monotonic() + START_SECONDS_MAX
             while self.count(step) < wanted:
@@ -132,7 +136,7 @@ def kill_and_check(spark: SparkSession, folder: Path, seed: int, kills: int) -> 
     for kill in range(kills):
         # Many more than a run may do before it is killed: it never ends by itself.
         ledger.add_batches(ledger.count("change") + 10 - ledger.batches)
-        moments.append(ledger.run_and_kill(leave_orphans=kill % 2 == 1))
+        moments.append(ledger.run_and_kill(aimed=kill % 3 == 0, leave_orphans=kill % 2 == 1))
     ledger.run_to_the_end()
     try:
         ledger.check(spark)

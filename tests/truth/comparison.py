@@ -7,6 +7,8 @@ What is compared after each batch: the events' own columns (untouched, in input 
     same                   engine.run on the batch, with its order_by
     cuts                   the batch's events, already in order, cut into several batches
     execute                engine.execute for each event
+    reopened               each batch by a new engine on the directory where the state is kept
+    repeated               each batch twice, as after a failure: the second time nothing may change
 
 A `Mismatch` says what differed first; `explain` shows the program and the events beside it.
 """
@@ -18,14 +20,19 @@ import linecache
 import struct
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 
 import tidegate as tg
+from tidegate.compiler.program import build_program
+from tidegate.durability.ownership import Owner, release
+from tidegate.durability.versioned import VersionedEngine
+from tidegate.foundation.storage import open_storage
 
 from .choices import Choices
 from .oracle import Oracle, Outcome
@@ -91,12 +98,18 @@ def check(case: Case, configuration: Configuration, expected: Expected, choices:
     program = case.program
     with imported(program.interpreted if configuration.interpreted else program.source) as module:
         transactions = [getattr(module, spec.name) for spec in program.transactions]
+        if configuration.batching in ("reopened", "repeated"):
+            directory = f"memory://{module.__name__}"  # a disk would be asked to sync thousands of times
+            run = _run_reopened if configuration.batching == "reopened" else _run_repeated
+            try:
+                run(case, transactions, module, directory, expected, choices)
+            finally:
+                fsspec.filesystem("memory").rm(module.__name__, recursive=True)
+            return
         engine = tg.Engine(transactions, strategy=configuration.strategy, workers=configuration.workers)
-        tables = _used_tables(program)
+        tables = used_tables(program)
         for number, batch in enumerate(case.batches):
-            for table in tables:
-                if table.name in batch.loads:
-                    _load(engine, module, table, batch.loads[table.name], choices)
+            _load_all(engine, module, tables, batch, choices)
             wanted = expected.outcomes[number]
             if configuration.batching == "same":
                 _run(engine, case, batch, wanted, choices)
@@ -106,7 +119,48 @@ def check(case: Case, configuration: Configuration, expected: Expected, choices:
                     _execute_each(engine, module, program, ordered, outcomes)
                 else:
                     _run_cuts(engine, case, ordered, outcomes, choices)
-            _compare_tables(engine, module, tables, expected.tables[number], f"after batch {number}")
+            _compare_tables(lambda table: engine.scan(getattr(module, table)), tables, expected.tables[number])
+
+
+def _run_reopened(
+    case: Case, transactions: list[Any], module: Any, directory: str, expected: Expected, choices: Choices
+) -> None:
+    """Every batch by an engine of its own that finds the state in a directory."""
+    tables = used_tables(case.program)
+    for number, batch in enumerate(case.batches):
+        with tg.Engine(transactions, directory=directory) as engine:
+            _load_all(engine, module, tables, batch, choices)
+            _run(engine, case, batch, expected.outcomes[number], choices)
+        with tg.Engine(transactions, directory=directory) as engine:
+            _compare_tables(lambda table: engine.scan(getattr(module, table)), tables, expected.tables[number])
+
+
+def _run_repeated(
+    case: Case, transactions: list[Any], module: Any, directory: str, expected: Expected, choices: Choices
+) -> None:
+    """Every batch twice, as Spark does after a failure; the second time by an engine that knows nothing."""
+    tables = used_tables(case.program)
+    program = build_program(transactions)
+    for number, batch in enumerate(case.batches):
+        if batch.loads:
+            with tg.Engine(transactions, directory=directory) as engine:
+                _load_all(engine, module, tables, batch, choices)
+        owner = Owner.of_this_process("query", "comparison")
+        for _ in range(2):
+            versioned = VersionedEngine(program, directory)
+            events = events_table(case, batch)
+            outcomes = versioned.process(
+                "query", number, events, order_by=batch.order_by, position=None, late="run", owner=owner
+            )
+            compare_outcomes(case.program, outcomes, batch, expected.outcomes[number])
+            _compare_tables(versioned.core.rows, tables, expected.tables[number])
+        release(open_storage(directory), "query")
+
+
+def _load_all(engine: Any, module: Any, tables: list[TableSpec], batch: Batch, choices: Choices) -> None:
+    for table in tables:
+        if table.name in batch.loads:
+            _load(engine, module, table, batch.loads[table.name], choices)
 
 
 def _load(engine: Any, module: Any, table: TableSpec, rows: list[Event], choices: Choices) -> None:
@@ -147,7 +201,7 @@ def _execute_each(engine: Any, module: Any, program: Program, events: list[Event
             raise Mismatch(f"execute {event}:\n  expected {want}\n  got      {got}")
 
 
-def _used_tables(program: Program) -> list[TableSpec]:
+def used_tables(program: Program) -> list[TableSpec]:
     used = {table.name: table for spec in program.transactions for _, table in spec.parameters if table}
     return list(used.values())
 
@@ -265,16 +319,14 @@ def compare_outcomes(program: Program, got: pa.Table, batch: Batch, wanted: list
             raise Mismatch(f"event {position} {event}:\n  expected {want}\n  got      {have}")
 
 
-def _compare_tables(
-    engine: Any, module: Any, used: list[TableSpec], wanted: dict[str, list[Event]], where: str
-) -> None:
-    for table in used:
-        scanned = engine.scan(getattr(module, table.name))
-        if scanned.schema.remove_metadata().names != [name for name, _, _ in table.fields]:
-            raise Mismatch(f"scan of {table.name}: got columns {scanned.schema.names}")
+def _compare_tables(scan: Callable[[str], pa.Table], tables: list[TableSpec], wanted: dict[str, list[Event]]) -> None:
+    for table in tables:
+        scanned = scan(table.name)
+        if scanned.schema.names != [name for name, _, _ in table.fields]:
+            raise Mismatch(f"table {table.name}: got columns {scanned.schema.names}")
         got = scanned.to_pylist()
         if bits(got) != bits(wanted[table.name]):
-            raise Mismatch(f"{where}, table {table.name}:\n  expected {wanted[table.name]}\n  got      {got}")
+            raise Mismatch(f"table {table.name}:\n  expected {wanted[table.name]}\n  got      {got}")
 
 
 def explain(case: Case) -> str:

@@ -32,10 +32,12 @@ FIRST_COMPILED_SEED, FIRST_SOAK_SEED = 1_000_000, 2_000_000
 SAME = [Configuration(strategy, workers) for strategy, workers in CONFIGURATIONS]
 CUTS = [Configuration(strategy, workers, batching="cuts") for strategy, workers in CONFIGURATIONS]
 EXECUTE = [Configuration(batching="execute")]
+KEPT = [Configuration(batching="reopened"), Configuration(batching="repeated")]
 INTERPRETED = [
     Configuration(interpreted=True),
     Configuration(interpreted=True, batching="cuts"),
     Configuration(interpreted=True, batching="execute"),
+    Configuration(interpreted=True, batching="repeated"),
 ]
 Configure = Callable[[int], list[Configuration]]
 Record = Callable[[str, object], None]
@@ -43,16 +45,16 @@ Record = Callable[[str, object], None]
 
 def two_in_turn(seed: int) -> list[Configuration]:
     """Two configurations for each program; every one has its turn."""
-    others = [*CUTS, *EXECUTE, *INTERPRETED]
+    others = [*CUTS, *EXECUTE, *KEPT, *INTERPRETED]
     return [SAME[seed % len(SAME)], others[seed // len(SAME) % len(others)]]
 
 
 def all_compiled(seed: int) -> list[Configuration]:
-    return [*SAME, *CUTS, *EXECUTE]
+    return [*SAME, *CUTS, *EXECUTE, *KEPT]
 
 
 def everything(seed: int) -> list[Configuration]:
-    return [*SAME, *CUTS, *EXECUTE, *INTERPRETED]
+    return [*SAME, *CUTS, *EXECUTE, *KEPT, *INTERPRETED]
 
 
 def compare(case: Case, configurations: Sequence[Configuration]) -> None:
