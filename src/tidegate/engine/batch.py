@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from tidegate.engine.intake import Bound
 from tidegate.engine.kernels.events import refuse_marked
-from tidegate.engine.state.strings import StringPool
+from tidegate.engine.kernels.strings import copy_texts, place_texts
+from tidegate.engine.state.strings import StringPool, string_buffers
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.operations.plan import DTYPES, ProgramPlan
@@ -96,7 +97,13 @@ class Batch:
         aborted = self.status > 0
         if not aborted.any():
             return pa.nulls(self.size, pa.string())
-        return pc.take(pa.array(self.reasons), pa.array(self.status - 1, mask=~aborted))
+        starts, texts = string_buffers(pa.array(self.reasons, pa.large_string()))
+        offsets = np.empty(self.size + 1, np.int32)
+        data = np.empty(place_texts(self.status, starts, offsets), np.uint8)
+        copy_texts(self.status, starts, texts, offsets, data)
+        bitmap = np.packbits(aborted, bitorder="little")
+        buffers = [pa.py_buffer(bitmap), pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.string(), self.size, buffers)
 
     def _result_column(self, strings: StringPool) -> pa.Array:
         if not self.plan.result_arrays:

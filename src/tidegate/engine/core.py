@@ -31,9 +31,9 @@ from tidegate.engine.intake import (
 )
 from tidegate.engine.interpreter import Interpreter
 from tidegate.engine.kernels.events import touched_list_rows, touched_rows
-from tidegate.engine.kernels.strings import match_names
+from tidegate.engine.kernels.strings import first_word, match_names
 from tidegate.engine.report import BatchReport
-from tidegate.engine.state.strings import StringPool, string_buffers
+from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.jit import is_uncompiled, load_program
@@ -70,7 +70,9 @@ class EngineCore:
         self._module = load_program(self.plan.source)
         self._plain = is_uncompiled()
         self._use_strings(self.strings)
-        self._names = string_buffers(pa.array(self.plan.names, pa.large_string()))
+        offsets, data = string_buffers(pa.array(self.plan.names, pa.large_string()))
+        words = [first_word(data, words_of(data), *span) for span in zip(offsets[:-1], np.diff(offsets), strict=True)]
+        self._names = (offsets, data, np.array(words, np.uint64))
 
     def _use_strings(self, strings: StringPool) -> None:
         self.strings = strings
@@ -214,7 +216,7 @@ class EngineCore:
         if pa.types.is_null(names.type):
             names = pa.nulls(len(names), pa.string())
         offsets, data = string_buffers(names)
-        match_names(offsets, data, *self._names, batch.kinds)
+        match_names(offsets, data, words_of(data), self._names, batch.kinds)
         if names.null_count:
             null = np.asarray(names.is_null().to_numpy(zero_copy_only=False))
             batch.kinds[null] = -1

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.engine.kernels import events, index, strings
-from tidegate.engine.state.strings import string_buffers
+from tidegate.engine.state.strings import string_buffers, words_of
 
 MODULES = (events, index, strings)
 
@@ -73,6 +73,21 @@ WORDS = string_buffers(pa.array(["ab", "", "abc", "ab", "é", "xyz", ""]))
 NAMES = string_buffers(pa.array(["ab", "xyz"]))
 OFFSETS = np.concatenate([[0], np.cumsum(np.arange(25) % 4)])
 
+TEXT = np.frombuffer(b"a text of some twenty-eight..", np.uint8)
+NUMBERS, STARTS = np.array([1, 0, 2, 1, 0], np.int32), np.array([0, 3, 5])
+LONG = string_buffers(pa.array(["transferred", "transferrex", "transfer", "transferred"]))
+
+
+def name_words(names: Any) -> Any:
+    offsets, data = names
+    spans = zip(offsets[:-1], np.diff(offsets), strict=True)
+    found = [strings.first_word(data, words_of(data), *span) for span in spans]
+    return np.array(found, np.uint64)
+
+
+LONG_PARTS = string_buffers(pa.array(["transferrer", "transferred"]))
+LONG_NAMES = (*LONG_PARTS, name_words(LONG_PARTS))
+
 CASES: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
     "scramble": lambda: [(np.int64(value),) for value in (0, 1, -1, 2**63 - 1, -(2**63))],
     "tag_of": lambda: [(some_keys(4, words), 2) for words in (1, 2, 3)],
@@ -91,7 +106,8 @@ CASES: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
     ),
     "resolve_all": lambda: [(an_index(words), wanted_keys(words), 5, np.zeros(50, np.int64)) for words in (1, 2)],
     "resolve_events": lambda: [
-        (an_index(words), wanted_keys(words), 0, some_events(50), np.zeros(50, np.int64)) for words in (1, 2)
+        (an_index(words), wanted_keys(words), 0, some_events(50), np.zeros(8, np.int64), np.zeros(50, np.int64))
+        for words in (1, 2)
     ],
     "resolve_lists": lambda: [
         (an_index(words), wanted_keys(words), 0, some_events(25), OFFSETS, np.zeros(50, np.int64)) for words in (1, 2)
@@ -105,7 +121,16 @@ CASES: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
     "hash_bytes": lambda: [(WORDS[1], 0, 2), (WORDS[1], 3, 3)],
     "intern": lambda: [(a_pool(), *WORDS, 0, np.zeros(7, np.int64)), (a_pool(3), *WORDS, 1, np.zeros(7, np.int64))],
     "fill_buckets": lambda: [(np.full(16, -1, np.int64), np.arange(1, 9, dtype=np.uint64) * np.uint64(77), 8)],
-    "match_names": lambda: [(*WORDS, *NAMES, np.zeros(7, np.int16))],
+    "first_word": lambda: (
+        [(TEXT, words_of(TEXT), start, size) for start in (0, 3, 8, 20) for size in (0, 1, 5, 8)]
+        + [(TEXT, words_of(TEXT), 2, 20)]
+    ),
+    "match_names": lambda: [
+        (*WORDS, words_of(WORDS[1]), (*NAMES, name_words(NAMES)), np.zeros(7, np.int16)),
+        (*LONG, words_of(LONG[1]), LONG_NAMES, np.zeros(4, np.int16)),
+    ],
+    "place_texts": lambda: [(NUMBERS, STARTS, np.zeros(6, np.int32))],
+    "copy_texts": lambda: [(NUMBERS, STARTS, TEXT, np.array([0, 3, 3, 5, 8, 8], np.int32), np.zeros(8, np.uint8))],
     "hash_rows": lambda: [(*WORDS, np.zeros(7, np.uint64))],
     "refuse_marked": lambda: [(some_events(30), np.arange(30) % 2 == 0, 9)],
     "touched_rows": lambda: [(some_events(30), np.arange(30) % 11, np.zeros(11, np.bool_), np.zeros(40, np.int64), 2)],

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tidegate.foundation.jit import kernel
+
+BLOCK_ROWS = 1024
 
 
 @kernel
@@ -13,10 +17,16 @@ def refuse_marked(events, marked, reason):  # type: ignore[no-untyped-def]
     """
     kinds, status, chosen = events
     count = 0
-    for row in range(marked.shape[0]):
-        if marked[row] and status[row] == 0 and chosen[kinds[row]]:
-            status[row] = reason
-            count += 1
+    for begin in range(0, marked.shape[0], BLOCK_ROWS):  # hits are rare: count a block without jumps first
+        end = min(begin + BLOCK_ROWS, marked.shape[0])
+        hits = np.int64(0)
+        for row in range(begin, end):
+            hits += np.int64(marked[row]) & np.int64(status[row] == 0) & np.int64(chosen[kinds[row]])
+        if hits > 0:
+            for row in range(begin, end):
+                if marked[row] and status[row] == 0 and chosen[kinds[row]]:
+                    status[row] = reason
+        count += hits
     return count
 
 

@@ -131,8 +131,11 @@ def resolve_all(index, wanted, start, slots_out):  # type: ignore[no-untyped-def
 
 
 @kernel
-def resolve_events(index, wanted, start, events, slots_out):  # type: ignore[no-untyped-def]
-    """The slots of the keys of those events whose transaction needs this column."""
+def resolve_events(index, wanted, start, events, chosen_rows, slots_out):  # type: ignore[no-untyped-def]
+    """The slots of the keys of those events whose transaction needs this column.
+
+    `chosen_rows` is room for a block of row numbers.
+    """
     kinds, status, needed = events
     entries, keys = index[0], index[1]
     mask = np.uint64((entries.shape[0] >> 1) - 1)
@@ -146,8 +149,15 @@ def resolve_events(index, wanted, start, events, slots_out):  # type: ignore[no-
                         return row
                 slots_out[row] = slot
         return wanted.shape[0]
-    for row in range(start, wanted.shape[0]):  # a loop of its own: 10 ns a key instead of 35
-        if status[row] == 0 and needed[kinds[row]]:
+    # In blocks: first the rows that need a look-up, without a jump, then the look-ups, which then overlap:
+    # 10 ns a key instead of 35.
+    for begin in range(start, wanted.shape[0], chosen_rows.shape[0]):
+        count = 0
+        for row in range(begin, min(begin + chosen_rows.shape[0], wanted.shape[0])):
+            chosen_rows[count] = row
+            count += (status[row] == 0) & needed[kinds[row]]
+        for position in range(count):
+            row = chosen_rows[position]
             slot = probe_word(entries, mask, wanted[row, 0])
             if slot < 0:
                 slot = add(index, wanted, row)

@@ -85,6 +85,12 @@ def string_buffers(column: pa.Array) -> tuple[Numbers, npt.NDArray[np.uint8]]:
     return read_only(positions), read_only(held)
 
 
+def words_of(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """Bytes eight at a time, as far as they go."""
+    words = data[: len(data) & ~7].view(np.uint64)
+    return read_only(words if words.flags.aligned else words.copy())
+
+
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The array as compiled code expects its inputs: one type, whether Arrow or NumPy owns the memory."""
     view = array.view()

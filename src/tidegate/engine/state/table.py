@@ -37,6 +37,7 @@ from tidegate.operations.plan import DTYPES
 
 Array = npt.NDArray[Any]
 SMALLEST = 16
+BLOCK_ROWS = 1024  # 8 KiB: stays in the first-level cache
 
 
 class TableState:
@@ -100,8 +101,9 @@ class TableState:
     def resolve_events(self, words: Array, events: tuple[Array, Array, Array]) -> Array:
         """The slots of a key column, for the events whose transaction needs it."""
         slots = np.zeros(len(words), np.int64)
+        block = np.empty(BLOCK_ROWS, np.int64)
         position = 0
-        while (position := resolve_events(self._index, words, position, events, slots)) < len(words):
+        while (position := resolve_events(self._index, words, position, events, block, slots)) < len(words):
             self._grow(1)
         return slots
 
