@@ -26,7 +26,7 @@ def refuse_marked(events, marked, reason):  # type: ignore[no-untyped-def]
             for row in range(begin, end):
                 if marked[row] and status[row] == 0 and chosen[kinds[row]]:
                     status[row] = reason
-        count += hits
+        count += int(hits)
     return count
 
 
