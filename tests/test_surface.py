@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 
@@ -61,6 +63,25 @@ def test_the_engine_as_the_design_writes_it(strategy: str) -> None:
     assert engine.read(Account, 3) is None
     assert engine.scan(Account).to_pydict() == {"id": [1, 2], "balance": [15, 90]}
     assert engine.last_batch is not None
+
+
+def test_the_engine_may_be_called_from_several_threads() -> None:
+    """Each call is a whole: money is conserved in every scan, and no transfer is lost."""
+    engine = tg.Engine([transfer, deposit])
+    engine.load(Account, pa.table({"id": list(range(8)), "balance": [1000] * 8}))
+    events = pa.table({"transaction": ["transfer"] * 4, "src": [0, 1, 2, 3], "dst": [4, 5, 6, 7], "amount": [1] * 4})
+
+    def work(number: int) -> set[int]:
+        totals = set()
+        for step in range(20):
+            engine.execute(transfer, src=number, dst=(number + step) % 8, amount=step)
+            engine.run(events)
+            totals.add(sum(engine.scan(Account)["balance"].to_pylist()))
+        return totals
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set().union(*pool.map(work, range(4))) == {8000}
+    assert sum(engine.read(Account, number)["balance"] for number in range(8)) == 8000
 
 
 def test_the_default_strategy_is_adaptive() -> None:

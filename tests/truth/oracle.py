@@ -127,7 +127,14 @@ def transaction(function: Callable[..., Any] | None = None, *, compiled: bool = 
         kind = hints[name]
         is_list = typing.get_origin(kind) is list
         parameters.append((name, typing.get_args(kind)[0] if is_list else kind, is_list))
-    return Transaction(function.__name__, function, tuple(parameters), hints.get("return"))
+    return Transaction(function.__name__, function, tuple(parameters), without_none(hints.get("return")))
+
+
+def without_none(kind: Any) -> Any:
+    """`int` for `int | None`: every result may be absent."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        (kind,) = (part for part in typing.get_args(kind) if part is not type(None))
+    return kind
 
 
 STAND_IN = types.SimpleNamespace(
@@ -235,7 +242,7 @@ class Oracle:
                 taken = [self._take(rows, kind, key) for key in keys]
                 arguments.append(taken if is_list else taken[0])
             else:
-                arguments.append(list(value) if is_list else value)
+                arguments.append([fresh(item) for item in value] if is_list else fresh(value))
         try:
             result = stored(declared.function(*arguments), declared.returns)
         except Abort as abort:
@@ -252,7 +259,8 @@ class Oracle:
     def _take(self, rows: dict[tuple[str, Key], Row], kind: type[Row], key: Key) -> Row:
         name = kind.__name__
         if (name, key) not in rows:
-            rows[name, key] = kind(key, self.state[name].get(key))
+            found = self.state[name].get(key)
+            rows[name, key] = kind(key, found and {field: fresh(value) for field, value in found.items()})
         return rows[name, key]
 
     @staticmethod
@@ -272,6 +280,11 @@ class Oracle:
         if is_row and any(isinstance(part, float) and math.isnan(part) for part in parts):
             return "NaN key"
         return None
+
+
+def fresh(value: Any) -> Any:
+    """NaN as an object of its own: `x in (x,)` asks for identity, and state keeps values, not objects."""
+    return float("nan") if isinstance(value, float) and value != value else value
 
 
 def normal(key: Key) -> Key:

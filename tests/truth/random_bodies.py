@@ -287,11 +287,13 @@ class Bodies(Expressions):
                 self.write(f"if {condition}:")
                 self.write(f'    tg.abort("{reason}")')
             case _:
-                self.write(f"assert {condition} or {self.boolean(0)}" + choose.pick(["", ', "checked"']))
+                message = choose.pick(["", ', "checked"', f", {self.leaf('int')} // {self.leaf('int')}"])
+                self.write(f"assert {condition} or {self.boolean(0)}{message}")
 
     def raise_if(self) -> None:
         self.write(f"if {self.boolean(1)} and {self.boolean(1)}:")
-        self.write(f'    raise {self.choices.pick(ERRORS)}("raised")')
+        message = self.expression(self.choices.pick(KINDS), 1) if self.choices.chance(20) else '"raised"'
+        self.write(f"    raise {self.choices.pick(ERRORS)}({message})")
 
     def delete(self) -> None:
         found = self.row_text()
@@ -323,7 +325,8 @@ class Bodies(Expressions):
         self.write(f"if {self.condition(1)}:")
         if self.breakable and self.choices.chance(70):
             return self.write(f"    {self.choices.pick(['break', 'continue'])}")
-        self.write(f"    {self.return_statement()}")
+        nothing = self.may_fall_off and self.choices.chance(10)
+        self.write("    return None" if nothing else f"    {self.return_statement()}")
 
     def for_loop(self, depth: int) -> None:
         outer = self.scope
@@ -360,11 +363,12 @@ class Bodies(Expressions):
             return f"for {row} in {name}:"
         if form == "enumerate":
             return f"for {counter}, {row} in enumerate({name}{choose.pick(['', '', ', 1', ', -2'])}):"
+        strict = choose.pick(["", "", ", strict=False", ", strict=True"])
         if not outer.plains or choose.chance(30):
             other, second = choose.pick(outer.lists)
-            return f"for {row}, {self.declare_row(second)} in zip({name}, {other}):"
+            return f"for {row}, {self.declare_row(second)} in zip({name}, {other}{strict}):"
         plain, kind = choose.pick(outer.plains)
-        return f"for {row}, {self.declare(kind)} in zip({name}, {plain}):"
+        return f"for {row}, {self.declare(kind)} in zip({name}, {plain}{strict}):"
 
     def range_arguments(self) -> str:
         leaf = self.leaf("int")

@@ -252,6 +252,7 @@ def _write_function(choices: Choices, program: Program, spec: TransactionSpec, s
         arrow = choices.pick([" -> None", ""])
     else:
         arrow = f" -> {spec.returns if isinstance(spec.returns, str) else spec.returns[0]}"
+        arrow += choices.pick(["", "", "", "", "", " | None"])
     lines = ["@tg.transaction", f"def {spec.name}({', '.join(texts)}){arrow}:", *body]
     if closure:
         lines = [
