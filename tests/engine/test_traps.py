@@ -383,6 +383,19 @@ def test_a_batch_with_one_key(start: Start) -> None:
     assert outcomes(result) == list(range(1, 501))
 
 
+def test_a_batch_with_many_keys(start: Start) -> None:
+    """Tables and indexes grow while the batch's keys are looked up; no row may move or be lost."""
+    engine = start(deposit, rows={n: n for n in range(100)})
+    keys = [n * 0x9E3779B97F4A7C15 % 2**64 - 2**63 if n % 3 else n % 100 for n in range(3000)]
+    expected = {n: n for n in range(100)}
+    wanted = []
+    for key in keys:
+        expected[key] = expected.get(key, 0) + 1
+        wanted.append(expected[key])
+    assert outcomes(engine.run(ledger(*[("deposit", None, key, 1) for key in keys]))) == wanted
+    assert balances(engine) == dict(sorted(expected.items()))
+
+
 def test_string_keys(start: Start) -> None:
     """Equal text is one key; case, zero bytes and accents count."""
     engine = start(visit)

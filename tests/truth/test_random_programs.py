@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.engine import core
 from tidegate.foundation.jit import uncompiled
 
 from ..strategies import CONFIGURATIONS
@@ -122,7 +123,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seeds", chunks(0, UNCOMPILED, 60), ids=name_of)
-def test_generated_code_equals_the_plain_functions(seeds: range, record_property: Record) -> None:
+def test_generated_code_equals_the_plain_functions(
+    seeds: range, record_property: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if seeds.start // 60 % 2:  # what otherwise happens once in a million rows happens in every batch
+        monkeypatch.setattr(core, "STRINGS_KEPT", -(10**9))
+        monkeypatch.setattr(core, "LOAD_ROWS", 2)
     with uncompiled():
         record_property("compared programs uncompiled", run_seeds(seeds, two_in_turn))
 

@@ -3,7 +3,7 @@
 The generated code is three-address code in Python's clothes: every step that reads state or can fail
 is a statement of its own, in Python's order of evaluation, and leaves its value in a temporary:
 
-    t1 = c_Account_balance[r_src]
+    t1 = c7_Account_balance[r_src]
     t2, t3 = subtract(t1, p_amount)
     if t3: return -1
 

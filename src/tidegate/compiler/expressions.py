@@ -17,7 +17,7 @@ from tidegate.compiler.numbers import COMPARISONS, INTERPRET, Numbers
 from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, NUMBERS, Mixed, Row, RowList, Term, Type, ValueList, describe
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import Access
+from tidegate.operations.plan import Access, column_array
 
 
 class Expressions(Numbers):
@@ -123,7 +123,7 @@ class Expressions(Numbers):
         for column in table.value_columns:
             if column.name == field:
                 self.access(owner.type, field, "read", node)
-                array = self.array(f"c_{table.name}_{field}")
+                array = self.array(column_array(table.name, field))
                 return Term(self.keep(f"{array}[{owner.code}]"), column.kind)
         fields = ", ".join(column.name for column in table.columns)
         self.refuse(node, f"table {table.name} has no field {field!r}", f"fields are: {fields} (and exists)")

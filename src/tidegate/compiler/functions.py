@@ -26,7 +26,6 @@ from tidegate.compiler.types import (
     Type,
     ValueList,
     describe,
-    identity,
 )
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import Access
@@ -157,13 +156,13 @@ class FunctionCompiler(Statements):
         if text not in self.unit.literals:
             self.unit.literals.append(text)
         position = self.unit.literals.index(text)
-        return Term(f"{self.array('literals')}[{self.unit.name}_literals + {position}]", Kind.STR, text)
+        return Term(f"{self.array('literals')}[literals_of_{self.unit.name} + {position}]", Kind.STR, text)
 
     def reason(self, text: str) -> str:
         """The status that stands for an abort reason."""
         if text not in self.unit.reasons:
             self.unit.reasons.append(text)
-        return f"{self.unit.name}_reasons + {self.unit.reasons.index(text) + 1}"
+        return f"reasons_of_{self.unit.name} + {self.unit.reasons.index(text) + 1}"
 
     # --- helpers ------------------------------------------------------------------------------------
 
@@ -202,11 +201,16 @@ class FunctionCompiler(Statements):
             compiler.compile()
         finally:
             self.unit.compiling.pop()
-        kinds = "_".join(identity(term.type) for term in arguments)
-        name = f"{self.unit.name}__{function.__name__}_{len(self.unit.helpers)}_{kinds}"
+        name = f"helper_{len(self.unit.helpers)}_of_{self.unit.name}"
         arrays = tuple(sorted(compiler.arrays))
         header = [code for n, t in parameters.items() for code in parameter_codes(n, t)]
-        text = "\n".join([f"@generated\ndef {name}({', '.join([*header, *arrays])}):", *compiler.lines])
+        kinds = ", ".join(describe(term.type) for term in arguments)
+        text = "\n".join(
+            [
+                f"# {function.__name__}({kinds})\n@generated\ndef {name}({', '.join([*header, *arrays])}):",
+                *compiler.lines,
+            ]
+        )
         return Helper(name, text, compiler.returned, arrays, tuple(compiler.accesses))
 
 

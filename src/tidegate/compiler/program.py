@@ -33,6 +33,7 @@ from tidegate.operations.plan import (
     ProgramPlan,
     RowParameter,
     TransactionPlan,
+    column_array,
     generated_name,
 )
 
@@ -238,7 +239,7 @@ class _RunWriter:
         text, reasons, literals = "", 0, 0
         for plan in self.plans:
             name = generated_name(plan.name)
-            text += f"{name}_reasons = {reasons}\n{name}_literals = {literals}\n"
+            text += f"reasons_of_{name} = {reasons}\nliterals_of_{name} = {literals}\n"
             reasons += len(plan.reasons)
             literals += len(plan.literals)
         return text
@@ -261,7 +262,7 @@ class _RunWriter:
 
 def table_arrays(table: TableLayout) -> list[str]:
     """The arrays of a table in the order in which `run` takes them."""
-    columns = [f"c_{table.name}_{column.name}" for column in table.value_columns]
+    columns = [column_array(table.name, column.name) for column in table.value_columns]
     return [f"e_{table.name}", f"k_{table.name}", f"f_{table.name}", *columns]
 
 

@@ -16,6 +16,7 @@ from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
 from tidegate.operations.layout import Column, Kind
+from tidegate.operations.plan import column_array
 
 ASSIGNABLE: dict[Kind, tuple[Type, ...]] = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: NUMBERS}
 ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": what holds after code that is never reached
@@ -140,7 +141,7 @@ class Statements(Calls):
         elif column.kind is Kind.FLOAT:
             converted = self.real(term, node)
         self.access(row.type, column.name, "write", node)
-        self.emit(f"{self.array(f'c_{table.name}_{column.name}')}[{row.code}] = {converted.code}")
+        self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {converted.code}")
         self.emit(f"{self.array(f'e_{table.name}')}[{row.code}] = True")
 
     def augmented(self, node: ast.AugAssign) -> None:
@@ -149,7 +150,7 @@ class Statements(Calls):
             row, column = self.written_field(node.target)
             assert isinstance(row.type, Row)
             self.access(row.type, column.name, "read", node)
-            array = self.array(f"c_{row.type.table.name}_{column.name}")
+            array = self.array(column_array(row.type.table.name, column.name))
             before = Term(self.keep(f"{array}[{row.code}]"), column.kind)
             if column.kind is Kind.STR:
                 self.refuse(node, "strings cannot be computed in compiled code", INTERPRET)
@@ -251,7 +252,7 @@ class Statements(Calls):
         table = row.type.table
         for column in table.value_columns:
             default = self.constant(column.default, statement)
-            self.emit(f"{self.array(f'c_{table.name}_{column.name}')}[{row.code}] = {default.code}")
+            self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {default.code}")
             self.access(row.type, column.name, "write", statement)
         self.access(row.type, "exists", "delete", statement)
         self.emit(f"{self.array(f'e_{table.name}')}[{row.code}] = False")

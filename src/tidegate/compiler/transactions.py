@@ -1,12 +1,12 @@
 """Compiles a transaction: its body, and around it the function that undoes what an abort leaves.
 
-    def transfer(i, r_src, r_dst, p_amount, c_Account_balance, e_Account, valid, result_0):
-        u0 = c_Account_balance[r_src]            # every field that the body may write
-        u1 = c_Account_balance[r_dst]
+    def transfer(i, r_src, r_dst, p_amount, c7_Account_balance, e_Account, valid, result_0):
+        u0 = c7_Account_balance[r_src]            # every field that the body may write
+        u1 = c7_Account_balance[r_dst]
         ...
-        status = transfer__body(...)
+        status = body_of_transfer(...)
         if status != 0:
-            c_Account_balance[r_src] = u0
+            c7_Account_balance[r_src] = u0
             ...
         return status
 
@@ -31,6 +31,7 @@ from tidegate.operations.plan import (
     ResultType,
     RowParameter,
     TransactionPlan,
+    column_array,
     generated_name,
 )
 
@@ -140,11 +141,11 @@ def compile_transaction(
     header = ["i"] + [c for n, t in compiler.parameters.items() for c in parameter_codes(n, t)]
     undo = _Undo(compiler)
     arguments = [*header, *arrays, *(a for a in undo.arrays if a not in arrays)]
-    body = [f"@generated\ndef {name}__body({', '.join([*header, *arrays])}):", *compiler.lines]
+    body = [f"@generated\ndef body_of_{name}({', '.join([*header, *arrays])}):", *compiler.lines]
     wrapper = [
         f"@generated\ndef {name}({', '.join([*arguments, *undo.scratch])}):",
         *undo.save,
-        f"    status = {name}__body({', '.join([*header, *arrays])})",
+        f"    status = body_of_{name}({', '.join([*header, *arrays])})",
         *(["    if status != 0:", *undo.restore] if undo.restore else []),
         "    return status",
     ]
@@ -186,7 +187,7 @@ class _Undo:
             assert isinstance(parameter, Row | RowList)
             for field, kind in fields.items():
                 table = parameter.table.name
-                array = f"e_{table}" if field == "exists" else f"c_{table}_{field}"
+                array = f"e_{table}" if field == "exists" else column_array(table, field)
                 self.arrays.append(array)
                 (self._row if isinstance(parameter, Row) else self._list)(name, array, kind)
 

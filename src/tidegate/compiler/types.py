@@ -78,17 +78,3 @@ def describe(value_type: Type) -> str:
         case Mixed():
             return "float or int"
     return "nothing"
-
-
-def identity(value_type: Type) -> str:
-    """A name for the type that fits into an identifier: how specialised helpers are told apart."""
-    match value_type:
-        case Kind():
-            return value_type.value
-        case Row(table, origins) | RowList(table, origins):
-            return f"{table.name}_{'_'.join(sorted(origins))}"
-        case ValueList(kind):
-            return f"list_{kind.value}"
-        case Mixed():
-            return "mixed"
-    return "nothing"

@@ -41,6 +41,11 @@ def generated_name(transaction: str) -> str:
     return f"x_{transaction}"
 
 
+def column_array(table: str, field: str) -> str:
+    """The name of a column in generated code; the table's length keeps A.b_c and A_b.c apart."""
+    return f"c{len(table)}_{table}_{field}"
+
+
 @dataclass(frozen=True, slots=True)
 class RowParameter:
     """A parameter that is a row, or a list of rows, of a table; its event column carries the key."""
