@@ -27,7 +27,7 @@ from .comparison import Configuration, Mismatch, check, expectation, explain
 from .random_events import Case, random_case
 
 COMPILED, UNCOMPILED = 200, 3000
-SOAK_COMPILED, SOAK_UNCOMPILED = 2000, 60_000
+SOAK_COMPILED, SOAK_UNCOMPILED = 600, 20_000
 FIRST_COMPILED_SEED, FIRST_SOAK_SEED = 1_000_000, 2_000_000
 
 SAME = [Configuration(strategy, workers) for strategy, workers in CONFIGURATIONS]

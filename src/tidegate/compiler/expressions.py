@@ -325,6 +325,8 @@ class Expressions(Numbers):
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
             self.refuse(node, "`in` needs a tuple written out, for example x in (1, 2, 3)", INTERPRET)
         choices = [self.comparand(choice) for choice in node.elts]  # all of them, before any is compared
+        if left.type in (Kind.FLOAT, MIXED) and any(choice.constant is None for choice in choices):
+            self.escape_if(f"{left.code} != {left.code}")  # `in` finds the same NaN, which == does not
         result = self.keep("False")
         for choice in choices:
             with self.block(f"if not {result}:"):

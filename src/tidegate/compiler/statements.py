@@ -16,7 +16,7 @@ from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
 from tidegate.operations.layout import Column, Kind
-from tidegate.operations.plan import column_array
+from tidegate.operations.plan import ESCAPE, column_array
 
 ASSIGNABLE: dict[Kind, tuple[Type, ...]] = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: NUMBERS}
 ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": what holds after code that is never reached
@@ -72,8 +72,9 @@ class Statements(Calls):
                 self.give_back(node)
                 self.assigned = ALWAYS
             case ast.Assert():
+                plain = node.msg is None or isinstance(node.msg, ast.Constant)  # else computing it may raise
                 with self.block(f"if not {self.test(node.test)}:"):
-                    self.leave(self.reason("AssertionError"))
+                    self.leave(self.reason("AssertionError") if plain else str(ESCAPE))
                 self.conditions.append(ast.unparse(node.test))
             case ast.Raise():
                 self.raised(node)
@@ -261,14 +262,25 @@ class Statements(Calls):
         """raise: the exception's name is the reason, or the reason of an Abort."""
         exception = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         found = self.source.resolve(exception) if exception is not None else MISSING
-        if not (isinstance(found, type) and issubclass(found, BaseException)):
+        if not (isinstance(found, type) and issubclass(found, Exception)):
             self.refuse(node, "raise needs an exception class that is known at declaration", INTERPRET)
         if issubclass(found, Abort):
             if not (isinstance(node.exc, ast.Call) and len(node.exc.args) == 1):
                 self.refuse(node, "Abort takes one reason", 'write tg.abort("...")')
             self.leave(self.reason(self.reason_text(node.exc.args[0])))
             return
-        self.leave(self.reason(found.__name__))
+        arguments = [*node.exc.args, *node.exc.keywords] if isinstance(node.exc, ast.Call) else []
+        plain = all(isinstance(argument, ast.Constant) for argument in arguments) and node.cause is None
+        # Where making the exception runs code, that code may raise something else: plain Python tells.
+        self.leave(self.reason(found.__name__) if plain and _is_plain_exception(found) else str(ESCAPE))
+
+
+def _is_plain_exception(found: type[BaseException]) -> bool:
+    """Whether making an instance from constants runs no code of the user's and gives just this class."""
+    if issubclass(found, OSError | UnicodeError):  # these choose a subclass, or check their arguments
+        return False
+    users = (cls for cls in found.__mro__ if cls.__module__ != "builtins")
+    return not any("__init__" in vars(cls) or "__new__" in vars(cls) for cls in users)
 
 
 def zero(kind: object) -> str:
