@@ -24,8 +24,9 @@ install: $(STAMPS)/warm ## virtual environment in .venv, dependencies, a Java, c
 demo: install ## a streaming ledger on Spark, live, verified at the end
 	$(BIN)/tidegate demo $(ARGS)
 
+# A file's tests stay in one process: what a file starts (a Spark, a cluster) starts once.
 test: install ## all tests but the soak
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: lint types smoke test ## format, lint, types, smoke benchmarks, tests: what CI runs
 

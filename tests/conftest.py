@@ -1,4 +1,4 @@
-"""Fixtures that tests of several packages share: one local Spark, and where Spark tests run."""
+"""Fixtures that tests of several packages share: one local Spark."""
 
 from __future__ import annotations
 
@@ -28,11 +28,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield spark
     spark.stop()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests that use the shared Spark run in one xdist worker, so that one JVM serves them all."""
-    for item in items:
-        uses_spark = "spark" in getattr(item, "fixturenames", ())
-        if uses_spark and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -173,7 +173,6 @@ class TestStateRelease:
         assert result.exit_code == 0 and "nothing to release" in result.stdout
 
 
-@pytest.mark.xdist_group("demo")
 def test_the_demo_runs_to_a_verdict_and_leaves_a_state_to_look_at(tmp_path: Path) -> None:
     """In a process of its own, as a user starts it: Spark, a stream of three batches, the comparison."""
     options = [

@@ -31,9 +31,6 @@ from tidegate.foundation.storage import open_storage
 
 from .ledgers import Books, Event, Inbox, balances, move, put, written
 
-# One xdist worker for the whole file, since its cluster is started once; another than the rest of Spark's tests.
-pytestmark = pytest.mark.xdist_group("exactly once")
-
 PROGRAMS = Path(__file__).parent / "programs"
 BATCH_EVENTS = 200
 START_SECONDS_MAX = 120.0

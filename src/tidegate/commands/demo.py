@@ -130,14 +130,12 @@ class _Demo:
     def run(self) -> Verdict:
         """Everything from the first event file to the verdict."""
         import psutil
-        import pyarrow.parquet as pq
 
         from tidegate.workloads.ledger import EventGenerator
 
         started = psutil.Process().create_time()
         opening = EventGenerator(self.settings).opening()
         (self.folder / "in").mkdir()
-        pq.write_table(opening, self.folder / "opening.parquet")
         writer = threading.Thread(target=self._write_events, name="event-generator", daemon=True)
         writer.start()
         try:
@@ -146,7 +144,7 @@ class _Demo:
 
             config = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
             spark = session("tidegate demo", config=config)
-            query = self._start(spark)
+            query = self._start(spark, opening)
             self._watch(query, started)
         finally:
             self._stopping.set()
@@ -154,7 +152,7 @@ class _Demo:
         with self.console.status("comparing with the plain Python functions, one event after the other"):
             return self._verify(spark, opening)
 
-    def _start(self, spark: Any) -> Any:
+    def _start(self, spark: Any, opening: Any) -> Any:
         from tidegate.spark import transact
         from tidegate.workloads import ledger
 
@@ -164,7 +162,7 @@ class _Demo:
             ledger.PROGRAM,
             state=str(self.folder / "state"),
             order_by="ts",
-            initial={ledger.Account: spark.read.parquet(str(self.folder / "opening.parquet"))},
+            initial={ledger.Account: opening},
         )
         writer = outcomes.writeStream.format("parquet").queryName("ledger")
         writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))

@@ -18,6 +18,7 @@ is never an error: the worst case is a message that names the owner, and that is
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -55,7 +56,9 @@ def watch(events: DataFrame, path: str) -> None:
             _sessions.append(session)
     if not known:
         try:
-            session.streams.addListener(_Release())
+            listener = _Release()
+            session.streams.addListener(listener)
+            atexit.register(_stop_listening, session, listener)
         except Exception:  # a server that takes no listeners: the next transact() releases instead
             _log.warning("no listener for ended queries could be added", exc_info=True)
     _release_ended(path)
@@ -79,6 +82,14 @@ class _Release(StreamingQueryListener):
             paths = sorted(_paths)
         for path in paths:
             _release(path, str(event.id))
+
+
+def _stop_listening(session: SparkSession, listener: StreamingQueryListener) -> None:
+    """Take the listener away before this process ends; else the JVM logs that nobody answers it."""
+    try:
+        session.streams.removeListener(listener)
+    except Exception:  # the session was stopped before: nothing is left to remove
+        _log.debug("the listener for ended queries was gone", exc_info=True)
 
 
 def _release_ended(path: str) -> None:

@@ -14,8 +14,8 @@ What is kept between batches is speed only: Python workers serve many tasks, so 
 the engine with its warm rows stay in `_engines`. An engine that fell behind catches up by itself.
 
 Rows reach the task through a shuffle, partition after partition, in no fixed order of partitions; within
-one they keep their order. `PARTITION_COLUMN` tells where a row came from, so that the partitions can be
-put back into the source's order, which is what ties and a missing `order_by` mean.
+one they keep their order. Where no `order_by` says more, `PARTITION_COLUMN` tells where a row came from, so
+that the partitions can be put back into the source's order.
 
 Not here: checking columns and planning (`transact`), what a batch does to the state (`durability`).
 """
@@ -96,7 +96,9 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
     pieces = [batch for batch in batches if batch.num_rows]
     if not pieces:
         return
-    rows = in_source_order(pa.Table.from_batches(pieces))
+    rows = pa.Table.from_batches(pieces)
+    if PARTITION_COLUMN in rows.column_names:
+        rows = in_source_order(rows)
     engine = _engine(settings)
     plan = engine.program.plan
     events = rows.select(needed_columns(plan, settings.order_by, rows.column_names))

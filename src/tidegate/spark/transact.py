@@ -1,7 +1,7 @@
 """`transact`: a program of transactions as one DataFrame transformation.
 
-    events ── where each row came from ── repartition(1) ── mapInArrow(task) ── outcomes
-    parallel, any source                  one task          one micro-batch
+    events ── (its partition, if nothing orders it) ── repartition(1) ── mapInArrow(task) ── outcomes
+    parallel, any source                               one task          one micro-batch
 
 Everything before the shuffle runs in as many tasks as the source has partitions, everything after the
 outcomes as well: `repartition(1)` moves rows, it does not pull the work before it into one task as
@@ -49,7 +49,7 @@ def transact(
     state: str | os.PathLike[str],
     order_by: str | None = None,
     late: Late = "run",
-    initial: Mapping[type, DataFrame] | None = None,
+    initial: Mapping[type, DataFrame | pa.Table] | None = None,
     keep_versions: int = 100,
 ) -> DataFrame:
     """Run transactions over events, in order, exactly once, on state that lasts.
@@ -60,12 +60,12 @@ def transact(
         transactions: functions declared with `@tg.transaction`.
         state: where the tables are kept: a folder, or any URL that fsspec reaches. One running query at
             a time may use it, and once in its plan.
-        order_by: the column that orders the events of a batch; ties, and all events without it, run in
-            the order in which the source has them.
+        order_by: the column that orders the events of a batch. Ties keep the order that they have in their
+            partition of the source; without it the source's order is the order, partition by partition.
         late: what becomes of an event with a smaller `order_by` than one of an earlier batch: "run" it in
             the batch in which it arrives, or "refuse" it with the reason "late event".
-        initial: rows that fill tables before the first batch: {Account: dataframe}. Used once, when
-            there is no state at the path yet.
+        initial: rows that fill tables before the first batch: {Account: dataframe}, or an Arrow table. Used
+            once, when there is no state at the path yet.
         keep_versions: how many of the newest batches `read_state` can go back to.
 
     Returns:
@@ -94,7 +94,8 @@ def transact(
         owner=Owner.of_this_process("", events.sparkSession.conf.get("spark.app.name", "") or "Spark"),
         batch_name=None if events.isStreaming else f"batch-{uuid.uuid4()}",
     )
-    marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id())
+    # With `order_by` the partitions need not be told apart: between them a source has no order of its own.
+    marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id()) if order_by is None else events
     return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
 
 
