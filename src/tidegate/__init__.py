@@ -6,6 +6,7 @@ import tidegate as tg
 @tg.transaction                     a function is a transaction; its signature is what it touches
 tg.require, tg.abort, tg.delete     the verbs inside
 tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
+tg.Decision                         one exact way to schedule a batch, where "adaptive" should not choose
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from tidegate.foundation.errors import (
     StorageFailed,
     TidegateError,
 )
+from tidegate.operations.decision import Decision
 from tidegate.operations.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "Decision",
     "DefinitionError",
     "Engine",
     "InputError",

@@ -1,4 +1,4 @@
-"""The command line: `tidegate demo`, `tidegate state ...`, `tidegate bench ...`, `tidegate warm`.
+"""The command line: `tidegate demo`, `explain`, `state ...`, `bench ...` and `warm`.
 
 This module only wires the commands together and decides how errors look: one that Tidegate raises on
 purpose is printed as its message, which says what to do, and ends the command with exit code 1; any
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from tidegate.commands import bench, demo, state, warm
+from tidegate.commands import bench, demo, explain, state, warm
 from tidegate.foundation.errors import TidegateError
 
 
@@ -60,6 +60,7 @@ def _main(
 
 
 app.command("demo")(demo.demo)
+app.command("explain")(explain.explain)
 app.add_typer(state.app, name="state")
 app.add_typer(bench.app, name="bench")
 app.command("warm")(warm.warm)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,10 +22,8 @@ from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.report import BatchReport
 from tidegate.foundation.errors import DefinitionError, InputError
+from tidegate.operations.decision import Strategy, check_strategy
 from tidegate.operations.outcomes import Outcome
-
-STRATEGIES = ("adaptive", "serial")
-Strategy = Literal["adaptive", "serial"]
 
 
 class Engine:
@@ -51,18 +49,23 @@ class Engine:
 
         Args:
             transactions: the program: functions declared with `@tg.transaction`.
-            strategy: how batches are scheduled; every strategy gives the same answers.
+            strategy: how batches are scheduled: "adaptive" chooses, "serial" is one worker, "lock", "mvlk",
+                "partitioned" and "chains" are published baselines, `tg.Decision(...)` is one exact way. All give
+                the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost.
             workers: how many threads may run transactions.
             directory: where to keep the state; None keeps it in memory only.
         """
-        if strategy not in STRATEGIES:
-            raise DefinitionError(f"strategy: got {strategy!r}, required one of {', '.join(STRATEGIES)}")
+        check_strategy(strategy)
         if workers < 1:
             raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
         self._program = build_program(transactions)
         self._lock = threading.RLock()
-        self._kept = None if directory is None else VersionedEngine.open_embedded(self._program, directory)
-        self._memory = EngineCore(self._program) if self._kept is None else None
+        self._kept = None
+        self._memory = None
+        if directory is None:
+            self._memory = EngineCore(self._program, strategy=strategy, workers=workers)
+        else:
+            self._kept = VersionedEngine.open_embedded(self._program, directory, strategy=strategy, workers=workers)
 
     @property
     def _core(self) -> EngineCore:

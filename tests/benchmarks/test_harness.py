@@ -148,3 +148,26 @@ def test_the_table_shows_every_variant_with_its_ratio_and_bar() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(4.5e-8, "45 ns"), (1.2e-3, "1.2 ms"), (2.5e-6, "2.5 µs"), (3.0, "3 s")])
 def test_durations_are_given_in_the_unit_that_reads_best(seconds: float, text: str) -> None:
     assert harness.duration(seconds) == text
+
+
+class TestSecondsMax:
+    def test_no_round_begins_after_the_time_is_spent(self) -> None:
+        clock = SettableClock()
+        seconds = {"reference": [1.0] * 6, "candidate": [1.0] * 6}
+        report = measure(make_experiment(clock, seconds), clock=clock, seconds_max=5.0)
+        assert len(report["candidate"].seconds) == 2  # rounds 0, 1 and 2 took 6 s; 4 s were spent when 2 began
+        assert report.experiment.rounds == 2
+        assert all(record["settings"]["rounds"] == 2 for record in harness.records(report))
+
+    def test_one_round_counts_however_little_time_there_is(self) -> None:
+        clock = SettableClock()
+        report = measure(make_experiment(clock, {"only": [9.0] * 4}), clock=clock, seconds_max=0.0)
+        assert report["only"].seconds == (9.0,)
+
+
+def test_a_note_is_taken_after_the_last_run_and_goes_into_the_record() -> None:
+    runs: list[None] = []
+    noted = Variant("noted", run=runs.append, note=lambda: f"run {len(runs)}")
+    report = measure(Experiment("test", "A test", 1, "event", [noted, Variant("silent", run=lambda _: None)], rounds=2))
+    first, second = harness.records(report)
+    assert first["note"] == "run 3" and "note" not in second

@@ -33,6 +33,7 @@ from tidegate.compiler.program import build_program
 from tidegate.durability.ownership import Owner, release
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.foundation.storage import open_storage
+from tidegate.operations.decision import Strategy
 
 from .choices import Choices
 from .oracle import Oracle, Outcome
@@ -60,7 +61,7 @@ class Expected:
 class Configuration:
     """One way to run a case."""
 
-    strategy: str = "serial"
+    strategy: Strategy = "serial"
     workers: int = 1
     interpreted: bool = False
     batching: str = "same"

@@ -21,7 +21,7 @@ import pytest
 from tidegate.engine import core
 from tidegate.foundation.jit import uncompiled
 
-from ..strategies import CONFIGURATIONS
+from ..strategies import COMBINATIONS
 from .choices import Choices, shrink
 from .comparison import Configuration, Mismatch, check, expectation, explain
 from .random_events import Case, random_case
@@ -30,8 +30,9 @@ COMPILED, UNCOMPILED = 200, 3000
 SOAK_COMPILED, SOAK_UNCOMPILED = 600, 20_000
 FIRST_COMPILED_SEED, FIRST_SOAK_SEED = 1_000_000, 2_000_000
 
-SAME = [Configuration(strategy, workers) for strategy, workers in CONFIGURATIONS]
-CUTS = [Configuration(strategy, workers, batching="cuts") for strategy, workers in CONFIGURATIONS]
+SERIAL = [Configuration(), Configuration(batching="cuts")]
+SAME = [Configuration(strategy, workers) for strategy, workers in COMBINATIONS]
+CUTS = [Configuration(strategy, workers, batching="cuts") for strategy, workers in COMBINATIONS]
 EXECUTE = [Configuration(batching="execute")]
 KEPT = [Configuration(batching="reopened"), Configuration(batching="repeated")]
 INTERPRETED = [
@@ -44,18 +45,18 @@ Configure = Callable[[int], list[Configuration]]
 Record = Callable[[str, object], None]
 
 
-def two_in_turn(seed: int) -> list[Configuration]:
-    """Two configurations for each program; every one has its turn."""
-    others = [*CUTS, *EXECUTE, *KEPT, *INTERPRETED]
-    return [SAME[seed % len(SAME)], others[seed // len(SAME) % len(others)]]
+def some_in_turn(seed: int) -> list[Configuration]:
+    """A few configurations for each program; every one has its turn."""
+    others = [*SERIAL, *EXECUTE, *KEPT, *INTERPRETED]
+    return [SAME[seed % len(SAME)], SAME[seed * 7 % len(SAME)], CUTS[seed * 11 % len(CUTS)], others[seed % len(others)]]
 
 
 def all_compiled(seed: int) -> list[Configuration]:
-    return [*SAME, *CUTS, *EXECUTE, *KEPT]
+    return [*SERIAL, *SAME[seed % 4 :: 4], CUTS[seed % len(CUTS)], *EXECUTE, *KEPT]
 
 
 def everything(seed: int) -> list[Configuration]:
-    return [*SAME, *CUTS, *EXECUTE, *KEPT, *INTERPRETED]
+    return [*SERIAL, *SAME, *CUTS, *EXECUTE, *KEPT, *INTERPRETED]
 
 
 def compare(case: Case, configurations: Sequence[Configuration]) -> None:
@@ -130,7 +131,7 @@ def test_generated_code_equals_the_plain_functions(
         monkeypatch.setattr(core, "STRINGS_KEPT", -(10**9))
         monkeypatch.setattr(core, "LOAD_ROWS", 2)
     with uncompiled():
-        record_property("compared programs uncompiled", run_seeds(seeds, two_in_turn))
+        record_property("compared programs uncompiled", run_seeds(seeds, some_in_turn))
 
 
 @pytest.mark.usefixtures("own_cache")

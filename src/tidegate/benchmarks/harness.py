@@ -21,6 +21,7 @@ transactions, and a bar that is missed is reported, never hidden.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -28,7 +29,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -50,6 +51,8 @@ class Variant:
     verify: Callable[[Any, Any], None] = lambda prepared, result: None
     seconds: Callable[[Any], float] | None = None
     """The time of a run, read from its result, for a variant that knows better than the clock."""
+    note: Callable[[], str] = lambda: ""
+    """A word on how the last run was done, for the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class Comparison:
     ratio_min: float
     ratio_max: float
     bar: float | None
+    note: str = ""
 
     @property
     def seconds_median(self) -> float:
@@ -117,12 +121,20 @@ def measure(
     *,
     clock: Callable[[], float] = time.perf_counter,
     on_round: Callable[[int, int], None] = lambda done, total: None,
+    seconds_max: float | None = None,
 ) -> Report:
-    """Run all variants in turn for one round that is not counted and `rounds` that are."""
+    """Run all variants in turn for one round that is not counted and `rounds` that are.
+
+    With `seconds_max` no round begins after so many seconds; one that counts there always is.
+    """
+    started = clock()
     seconds: dict[str, list[float]] = {variant.name: [] for variant in experiment.variants}
     if len(seconds) != len(experiment.variants):
         raise ValueError(f"experiment {experiment.name!r}: two variants have the same name")
     for round_index in range(experiment.rounds + 1):
+        if round_index > 1 and seconds_max is not None and clock() - started >= seconds_max:
+            experiment = replace(experiment, rounds=round_index - 1)
+            break
         turn = round_index % len(experiment.variants)
         for variant in (*experiment.variants[turn:], *experiment.variants[:turn]):
             taken = _run_once(variant, clock)
@@ -130,7 +142,10 @@ def measure(
                 seconds[variant.name].append(taken)
         on_round(round_index, experiment.rounds)
     reference = seconds[experiment.variants[0].name]
-    comparisons = tuple(_compare(name, taken, reference, experiment.bars.get(name)) for name, taken in seconds.items())
+    comparisons = tuple(
+        _compare(variant, seconds[variant.name], reference, experiment.bars.get(variant.name))
+        for variant in experiment.variants
+    )
     return Report(experiment, comparisons)
 
 
@@ -143,18 +158,24 @@ def _run_once(variant: Variant, clock: Callable[[], float]) -> float:
     return variant.seconds(result) if variant.seconds is not None else taken
 
 
-def _compare(name: str, taken: list[float], reference: list[float], bar: float | None) -> Comparison:
+def _compare(variant: Variant, taken: list[float], reference: list[float], bar: float | None) -> Comparison:
     ratios = [theirs / ours for theirs, ours in zip(reference, taken, strict=True)]
     ratio = statistics.median(reference) / statistics.median(taken)
-    return Comparison(name, tuple(taken), ratio, min(ratios), max(ratios), bar)
+    return Comparison(variant.name, tuple(taken), ratio, min(ratios), max(ratios), bar, variant.note())
+
+
+def plain_table(title: str) -> Table:
+    """An empty table in the style of all reports."""
+    table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
+    table.box, table.pad_edge, table.padding = box.SIMPLE_HEAD, False, (0, 1, 0, 0)
+    return table
 
 
 def render(report: Report) -> Table:
     """The report as a table for a terminal."""
     experiment = report.experiment
     reference = experiment.variants[0].name
-    table = Table(title=experiment.title, title_justify="left", title_style="bold", caption_justify="left")
-    table.box, table.pad_edge, table.padding = box.SIMPLE_HEAD, False, (0, 1, 0, 0)
+    table = plain_table(experiment.title)
     table.caption = (
         f"{experiment.items:,} {experiment.item_plural} a run, median of {experiment.rounds} interleaved "
         f"rounds, every run verified; ratio: speed beside {reference!r}"
@@ -209,6 +230,7 @@ def records(report: Report) -> list[dict[str, Any]]:
             ratio_max=round(comparison.ratio_max, 4),
             bar=comparison.bar,
             passed=comparison.passed,
+            **({"note": comparison.note} if comparison.note else {}),
         )
         for comparison in report.comparisons
     ]
@@ -244,6 +266,7 @@ def show(report: Report, console: Console, output: Path | None) -> bool:
     return report.passed
 
 
+@functools.cache
 def commit() -> str | None:
     """The commit of the sources that run, marked if they were changed since; None outside a clone."""
     git = ["git", "-C", os.path.dirname(os.path.abspath(__file__))]
@@ -260,6 +283,7 @@ def commit() -> str | None:
     return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
 
 
+@functools.cache
 def machine() -> dict[str, Any]:
     """What the numbers depend on: processor, cores, memory and system; no names of hosts or users."""
     return {
@@ -270,6 +294,7 @@ def machine() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """The versions of Python and of the packages that do the work."""
     found = {"python": platform.python_version()}

@@ -73,7 +73,21 @@ def _interpreted(function: Callable[..., Any], place: Place, parameters: Any, an
     if annotation is UNKNOWN and _returns_a_value(function):
         refuse("it returns a value, and interpreted functions say of which type", "annotate it, for example -> int")
     result = None if annotation is UNKNOWN else read_result(annotation, refuse)
-    return TransactionPlan(function.__name__, place, parameters, (), (), (), result, "", (), ())
+    return TransactionPlan(
+        name=function.__name__,
+        place=place,
+        parameters=parameters,
+        accesses=(),
+        reasons=(),
+        literals=(),
+        result=result,
+        source="",
+        arguments=(),
+        undo_lists=(),
+        slices=(),
+        speculative=False,
+        unsplit="it runs as plain Python, and what that does is not known before",
+    )
 
 
 def _returns_a_value(function: Callable[..., Any]) -> bool:

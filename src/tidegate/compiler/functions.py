@@ -28,20 +28,21 @@ from tidegate.compiler.types import (
     describe,
 )
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import Access
+from tidegate.operations.plan import ESCAPE, Access
 
 ROUNDS_MAX = 20
 
 
 @dataclass(slots=True)
 class Helper:
-    """A helper function, compiled for one combination of argument types."""
+    """A helper function, compiled for one combination of argument types; `fails` if it can abort."""
 
     name: str
     source: str
     result: Type
     arrays: tuple[str, ...]
     accesses: tuple[Access, ...]
+    fails: bool
 
 
 @dataclass(slots=True)
@@ -184,7 +185,7 @@ class FunctionCompiler(Statements):
         status, value = self.fresh(), self.fresh()
         self.emit(f"{status}, {value} = {found.name}({', '.join([*passed, *found.arrays])})")
         with self.block(f"if {status} != 0:"):
-            self.leave(status)
+            self.leave(status if found.fails else str(ESCAPE))
         return Term(value, found.result)
 
     def compile_helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Helper:
@@ -211,7 +212,7 @@ class FunctionCompiler(Statements):
                 *compiler.lines,
             ]
         )
-        return Helper(name, text, compiler.returned, arrays, tuple(compiler.accesses))
+        return Helper(name, text, compiler.returned, arrays, tuple(compiler.accesses), compiler.fails)
 
 
 class HelperCompiler(FunctionCompiler):
@@ -221,6 +222,7 @@ class HelperCompiler(FunctionCompiler):
         super().__init__(source, parameters, unit)
         self.returned: Type = NOTHING
         self.has_return = False
+        self.fails = False
 
     def fingerprint(self) -> tuple[Any, ...]:
         """What decides the generated code besides the body's text."""
@@ -236,6 +238,7 @@ class HelperCompiler(FunctionCompiler):
 
     def leave(self, code: str) -> None:
         """Leave with a status that is not success."""
+        self.fails |= code != str(ESCAPE)
         self.emit(f"return {code}, {zero(self.returned)}")
 
     def give_back(self, node: ast.Return) -> None:

@@ -14,6 +14,8 @@ The generated `run` walks the events in their order and calls each event's trans
             return j
         status[i] = s
     return stop
+
+Beside it stands `operate`, which executes a single operation (see `tidegate.compiler.operate`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.api.transaction import Transaction
+from tidegate.compiler.operate import OperateWriter, list_operations
 from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.layout import Kind, TableLayout
 from tidegate.operations.plan import (
@@ -44,7 +47,8 @@ from tidegate.foundation.arithmetic import (
     add, can_count, ceil, compare, divide, float_floor_divide, float_modulo, float_power, floor, floor_divide,
     modulo, multiply, power, round_half_even, shift_left, shift_right, subtract, truncate,
 )
-from tidegate.foundation.jit import generated, kernel_or_plain
+from tidegate.foundation.jit import entry, generated, kernel_or_plain
+from tidegate.foundation.memory import flags_at, floats_at, integers_at, key_floats_at, key_words_at
 
 infinity = math.inf
 not_a_number = math.nan
@@ -87,6 +91,9 @@ def link(plans: tuple[TransactionPlan, ...]) -> ProgramPlan:
     arrays, places = _result_arrays(plans, by_transaction)
     tables = tuple(dict.fromkeys(table for plan in plans for table in plan.tables))
     scratch, scratch_of = _scratch(plans, rows)
+    operations, slices = list_operations(plans)
+    operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of)
+    operate.list_addresses(tables, arrays, scratch)
     writer = _RunWriter(plans, tables, rows, values, places, scratch_of)
     return ProgramPlan(
         tables=tables,
@@ -100,7 +107,9 @@ def link(plans: tuple[TransactionPlan, ...]) -> ProgramPlan:
         result=result,
         result_by_transaction=by_transaction,
         scratch=scratch,
-        source=writer.text(len(arrays), len(scratch)),
+        operations=operations,
+        slices=slices,
+        source=f"{writer.text(len(arrays), len(scratch))}\n\n\n{operate.text()}\n",
     )
 
 
@@ -190,7 +199,7 @@ def _scratch(
 
 
 class _RunWriter:
-    """Writes the text of a program's module."""
+    """Writes the transactions' functions and `run`."""
 
     def __init__(
         self,
@@ -206,7 +215,7 @@ class _RunWriter:
         self.places, self.scratch_of = places, scratch_of
 
     def text(self, results: int, scratch: int) -> str:
-        """The whole module."""
+        """The module as far as `run` needs it."""
         parts = [_HEADER + self._constants(), *(plan.source for plan in self.plans if plan.source)]
         lines = [
             "@kernel_or_plain",
@@ -233,7 +242,7 @@ class _RunWriter:
             "        status[i] = s",
             "    return stop",
         ]
-        return "\n\n\n".join([*parts, "\n".join(lines)]) + "\n"
+        return "\n\n\n".join([*parts, "\n".join(lines)])
 
     def _constants(self) -> str:
         text, reasons, literals = "", 0, 0

@@ -37,6 +37,8 @@ from tidegate.engine.arrival import Arrival, arrange, content_hashes, reorder
 from tidegate.engine.core import EngineCore
 from tidegate.foundation.errors import RecoveryImpossible
 from tidegate.foundation.storage import Storage, open_storage
+from tidegate.operations.decision import Strategy
+from tidegate.operations.layout import TableLayout
 from tidegate.operations.outcomes import Outcome
 from tidegate.operations.plan import Program
 
@@ -49,8 +51,16 @@ INITIAL = "initial"
 class VersionedEngine:
     """A program on a state directory."""
 
-    def __init__(self, program: Program, path: str | Storage, keep_versions: int = 100) -> None:
+    def __init__(
+        self,
+        program: Program,
+        path: str | Storage,
+        keep_versions: int = 100,
+        strategy: Strategy = "adaptive",
+        workers: int = 1,
+    ) -> None:
         self.program = program
+        self._strategy, self._workers = strategy, workers
         self._storage = open_storage(path) if isinstance(path, str) else path
         self._store = VersionStore(self._storage, keep_versions)
         self._core: EngineCore | None = None
@@ -58,9 +68,11 @@ class VersionedEngine:
         self._owner: Owner | None = None
 
     @classmethod
-    def open_embedded(cls, program: Program, path: str) -> VersionedEngine:
+    def open_embedded(
+        cls, program: Program, path: str, strategy: Strategy = "adaptive", workers: int = 1
+    ) -> VersionedEngine:
         """Open a state for an engine inside this process, at its newest version."""
-        engine = cls(program, path)
+        engine = cls(program, path, strategy=strategy, workers=workers)
         engine._owner = Owner.of_this_process(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine")
         ownership.claim(engine._storage, engine._owner)
         engine._store.refresh()
@@ -247,6 +259,9 @@ class VersionedEngine:
             size=0,
         )
 
+    def _new_core(self, layouts: tuple[TableLayout, ...]) -> EngineCore:
+        return EngineCore(self.program, layouts, track_changes=True, strategy=self._strategy, workers=self._workers)
+
     def _newest_version(self) -> int:
         newest = self._store.newest()
         return 0 if newest is None else newest.version
@@ -275,10 +290,10 @@ class VersionedEngine:
                 return
         self._forget()
         if version == 0:
-            self._core = EngineCore(self.program, track_changes=True)
+            self._core = self._new_core(())
             return
         info, steps = self._store.load(version, layouts)
-        core = EngineCore(self.program, info.layouts, track_changes=True)
+        core = self._new_core(info.layouts)
         for changes in steps:
             core.apply(changes)
         self._core, self.version = core, version

@@ -9,7 +9,6 @@ This class is not thread-safe and knows no files; `tidegate.Engine` and the Spar
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.engine.batch import Batch
+from tidegate.engine.execution.runner import Runner
 from tidegate.engine.intake import (
     Bound,
     arrow_type,
@@ -29,17 +29,17 @@ from tidegate.engine.intake import (
     one_piece,
     require_column,
 )
-from tidegate.engine.interpreter import Interpreter
 from tidegate.engine.kernels.events import touched_list_rows, touched_rows
 from tidegate.engine.kernels.strings import first_word, match_names
 from tidegate.engine.report import BatchReport
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
-from tidegate.foundation.jit import is_uncompiled, load_program
+from tidegate.foundation.jit import load_program
+from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import Kind, TableLayout, Value
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN, Outcome
-from tidegate.operations.plan import DTYPES, Program, RowParameter, TransactionPlan
+from tidegate.operations.plan import Program, RowParameter, TransactionPlan
 
 Array = npt.NDArray[Any]
 _NONE = np.empty(0, np.int64)
@@ -54,7 +54,14 @@ class EngineCore:
     engine remembers which rows were written until `take_changes` asks.
     """
 
-    def __init__(self, program: Program, extra: tuple[TableLayout, ...] = (), track_changes: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        extra: tuple[TableLayout, ...] = (),
+        track_changes: bool = False,
+        strategy: Strategy = "serial",
+        workers: int = 1,
+    ) -> None:
         self.program = program
         self.plan = program.plan
         self.strings = StringPool()
@@ -62,13 +69,11 @@ class EngineCore:
         layouts = (*self.plan.tables, *(layout for layout in extra if layout.name not in known))
         self.tables = {layout.name: TableState(layout, self.strings) for layout in layouts}
         self.last_batch: BatchReport | None = None
-        self._compiled = [plan.compiled for plan in self.plan.transactions]
         self._track = track_changes
         self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
         self._touched: dict[str, list[Array]] = {}
         self._strings_limit = STRINGS_KEPT
-        self._module = load_program(self.plan.source)
-        self._plain = is_uncompiled()
+        self.runner = Runner(program, load_program(self.plan.source), self.tables, strategy, workers)
         self._use_strings(self.strings)
         offsets, data = string_buffers(pa.array(self.plan.names, pa.large_string()))
         words = [first_word(data, words_of(data), *span) for span in zip(offsets[:-1], np.diff(offsets), strict=True)]
@@ -76,8 +81,7 @@ class EngineCore:
 
     def _use_strings(self, strings: StringPool) -> None:
         self.strings = strings
-        self._interpreter = Interpreter(self.program, self.tables, strings)
-        self._literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
+        self.runner.use_strings(strings)
 
     def _collect_strings(self) -> None:
         """Start a new pool with the strings that rows still hold; due when the pool has doubled."""
@@ -108,7 +112,7 @@ class EngineCore:
         if order is None:
             order = np.arange(batch.size)
         bound = time.perf_counter()
-        interpreted = self._execute(batch, order)
+        execution = self.runner.run(batch, order)
         executed = time.perf_counter()
         self._finish(batch)
         outcomes = batch.outcomes(events, self.strings)
@@ -117,9 +121,13 @@ class EngineCore:
             events=batch.size,
             committed=batch.committed,
             aborted=batch.aborts(),
-            strategy="serial",
-            interpreted=interpreted,
-            seconds={"bind": bound - started, "execute": executed - bound, "finish": done - executed},
+            strategy=execution.strategy,
+            interpreted=execution.interpreted,
+            seconds={"bind": bound - started, **execution.seconds, "finish": done - executed},
+            workers=execution.workers,
+            decision=execution.decision,
+            properties=execution.properties,
+            why=execution.why,
         )
         return outcomes
 
@@ -224,40 +232,6 @@ class EngineCore:
         unknown = np.flatnonzero((batch.kinds < 0) & (batch.status == 0))
         for row in unknown:
             batch.status[row] = batch.reason(f"unknown transaction {names[int(row)].as_py()!r}")
-
-    def _execute(self, batch: Batch, order: Array) -> int:
-        """Run the batch in order; returns how many events plain Python ran."""
-        rows = _flat(batch.rows, batch.slots)
-        values = _flat(batch.values, [bound.values for bound in batch.values])
-        tables = tuple(array for layout in self.plan.tables for array in self.tables[layout.name].arrays)
-        results = (batch.valid, *batch.results)
-        scratch = self._scratch(batch)
-        position, interpreted = 0, 0
-        with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
-            while True:
-                position = self._module.run(
-                    position, batch.size, order, batch.kinds, batch.status,
-                    rows, values, tables, results, self._literals, scratch,
-                )  # fmt: skip
-                while position < batch.size:  # what is never compiled needs no call of `run` in between
-                    event = int(order[position])
-                    if batch.status[event] == 0:
-                        self._interpreter.run(batch, event)
-                        interpreted += 1
-                    position += 1
-                    if position < batch.size and self._compiled[batch.kinds[order[position]]]:
-                        break
-                if position >= batch.size:
-                    return interpreted
-
-    def _scratch(self, batch: Batch) -> tuple[Array, ...]:
-        found = []
-        for position, kind in self.plan.scratch:
-            offsets = batch.rows[position].offsets
-            assert offsets is not None
-            longest = int(np.max(np.diff(offsets))) if batch.size else 0
-            found.append(np.zeros(longest, DTYPES[kind]))
-        return tuple(found)
 
     # --- changes --------------------------------------------------------------------------------------
 
@@ -419,13 +393,6 @@ class EngineCore:
 
 def _may_delete(plan: TransactionPlan) -> bool:
     return not plan.compiled or any(access.action == "delete" for access in plan.accesses)
-
-
-def _flat(bounds: list[Bound], arrays: list[Array]) -> tuple[Array, ...]:
-    found: list[Array] = []
-    for bound, array in zip(bounds, arrays, strict=True):
-        found += [array] if bound.offsets is None else [bound.offsets, array]
-    return tuple(found)
 
 
 def _column_of_one(value: Any, parameter: Any) -> pa.Array:

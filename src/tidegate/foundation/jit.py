@@ -1,11 +1,12 @@
 """The one door to Numba: kernels, generated programs, and where their machine code is kept.
 
-Two kinds of functions become machine code:
+Three kinds of functions become machine code:
 
     kernel              a loop over arrays written in this package       @kernel
     generated program   the transactions of one user, as Python text     load_program(source)
+    entry               one function of a program, for other machine code to call by its address   @entry
 
-Both run without the GIL and are kept on disk, so a process compiles nothing that an earlier one
+All run without the GIL and are kept on disk, so a process compiles nothing that an earlier one
 compiled. Many Spark workers may start at once and Numba's own cache is not safe for that: two
 writers can pick the same file name for different code, and its index is replaced before the code
 that it points to. `_SharedCacheFile` therefore takes a file lock, gives every entry a name of its
@@ -21,6 +22,7 @@ must come out as Python computes them.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import functools
 import hashlib
@@ -36,13 +38,18 @@ from types import ModuleType
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.extending import intrinsic, overload
+from numba.core.ccallback import CFunc
+from numba.extending import intrinsic, lower_builtin, overload, type_callable
+from numba.np.arrayobj import populate_array
 
 __all__ = [
+    "Entry",
     "cache_directory",
+    "entry",
     "generated",
     "intrinsic",
     "ir",
@@ -50,7 +57,10 @@ __all__ = [
     "kernel",
     "kernel_or_plain",
     "load_program",
+    "lower_builtin",
     "overload",
+    "populate_array",
+    "type_callable",
     "types",
     "uncompiled",
 ]
@@ -71,6 +81,12 @@ class _SharedCacheFile(IndexDataCacheFile):  # type: ignore[misc]
         with open(os.path.join(self._cache_path, "tidegate.lock"), "a") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # written by another version of this package: its types are not found here
+            return {}
 
     def save(self, key: Any, data: Any) -> None:
         with self._lock():
@@ -109,6 +125,57 @@ def generated(function: Callable[..., Any]) -> Callable[..., Any]:
 def kernel_or_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate the entry of a generated program: a kernel kept on disk, or plain under `uncompiled`."""
     return function if _uncompiled.get() else kernel(function)
+
+
+_ENTRY_SIGNATURE = ((types.int64,) * 4, types.int64)
+_ENTRY_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, *(ctypes.c_int64,) * 4)
+ENTRY_FAILED = -1
+
+
+class Entry:
+    """A function of four integers that machine code calls by its address; made when first asked for.
+
+    As plain Python it cannot raise through its caller: it returns `ENTRY_FAILED`, and `error` is what it
+    raised, until whoever looks takes it away.
+    """
+
+    def __init__(self, function: Callable[[int, int, int, int], int], plain: bool) -> None:
+        self.function = function
+        self.plain = plain
+        self.error: BaseException | None = None
+
+    @functools.cached_property
+    def address(self) -> int:
+        """Where the function begins, as C sees it: int64 of four int64."""
+        if self.plain:
+            return ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+        self._compiled.compile()
+        return int(self._compiled.address)
+
+    @functools.cached_property
+    def _callback(self) -> Any:
+        return _ENTRY_CALLBACK(self._call)
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        options = {name: value for name, value in _OPTIONS.items() if name != "nogil"}  # the caller has none
+        compiled: Any = CFunc(self.function, _ENTRY_SIGNATURE, {}, options)
+        with contextlib.suppress(RuntimeError):  # no writable place for a cache: compile every time
+            compiled._cache = _SharedCache(self.function)
+        return compiled
+
+    def _call(self, first: int, second: int, third: int, fourth: int) -> int:
+        try:
+            with np.errstate(all="ignore"):  # machine code computes infinities and NaN without a word, too
+                return int(self.function(first, second, third, fourth))
+        except BaseException as error:
+            self.error = error
+            return ENTRY_FAILED
+
+
+def entry(function: Callable[[int, int, int, int], int]) -> Entry:
+    """Decorate a function of a generated program that machine code calls; plain under `uncompiled`."""
+    return Entry(function, _uncompiled.get())
 
 
 @contextlib.contextmanager
@@ -161,9 +228,9 @@ def load_program(source: str) -> ModuleType:
 
 @functools.cache
 def _compiler_identity() -> str:
-    """What machine code depends on besides a program's text: compiler, options, and the arithmetic it calls."""
+    """What machine code depends on besides a program's text: compiler, options, and what it calls."""
     here = Path(__file__)
-    own = b"".join(here.with_name(name).read_bytes() for name in ("jit.py", "arithmetic.py"))
+    own = b"".join(here.with_name(name).read_bytes() for name in ("jit.py", "arithmetic.py", "memory.py"))
     return f"{numba.__version__} {sys.version_info[:2]} {hashlib.sha256(own).hexdigest()}"
 
 

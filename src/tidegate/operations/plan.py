@@ -11,6 +11,17 @@ once, and `source` is the Python text of one function `run` that executes a batc
 
 Every tuple argument is flat, in the order in which the plan lists its parts. `run` returns the
 position of the first event that plain Python must execute (`ESCAPE`), or `stop`.
+
+For execution out of order the same module has `operate`, which executes one operation: a whole
+transaction, or where it can be split one of its slices, on rows that the caller chooses:
+
+    operate(context, kind, event, slots) -> 0 done, ESCAPE, or why it failed
+
+`kind` is an index of `ProgramPlan.operations`. `context` is the address of a list of addresses, of all
+arrays that operations use: values (each array, or offsets and then data of a list), the offsets of each
+list of rows, for each table existence, keys, keys as floats and columns, then `valid`, the results,
+the literals and the scratch arrays. Offsets are 64-bit. `slots` is the address of the operation's slots: one
+for each of its rows in their order, or as many as the event's list has.
 """
 
 from __future__ import annotations
@@ -98,8 +109,53 @@ class ResultType:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """A kind of work that is scheduled as one piece: a whole transaction, or a slice of one.
+
+    `rows` are the row parameters that it touches and `writes` those of them that it writes, both in the
+    order of the signature. A whole transaction undoes what it wrote when it aborts, and its failure is a
+    status, as `run` gives it. A slice undoes nothing; its failure is `failure(position, status)`, where
+    the position is that of the failing statement, and of all failures of a transaction's slices the one
+    with the smallest position is what Python reports. `first_failure` is the smallest position at which
+    it can fail or escape, NEVER where it cannot; `text` is the slice as Python source.
+    """
+
+    transaction: int
+    rows: tuple[str, ...]
+    writes: tuple[str, ...]
+    first_failure: int
+    whole: bool
+    text: str
+
+
+NEVER = (1 << 31) - 1
+
+
+def failure(position: int, status: int) -> int:
+    """What a slice returns that fails at a position."""
+    return (position << 32) + status
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a transaction that writes rows of its own: its generated function and what it touches."""
+
+    name: str
+    rows: tuple[str, ...]
+    writes: tuple[str, ...]
+    first_failure: int
+    text: str
+    accesses: tuple[Access, ...]
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """One transaction, compiled; `source` is empty when it runs interpreted."""
+    """One transaction, compiled; `source` is empty when it runs interpreted.
+
+    `slices` are empty where it runs as one operation, and then `unsplit` says why. `speculative` is
+    whether its operations may run on values that are taken back later: they come to an end on any.
+    """
 
     name: str
     place: Place
@@ -111,6 +167,9 @@ class TransactionPlan:
     source: str
     arguments: tuple[str, ...]
     undo_lists: tuple[tuple[str, Kind], ...]
+    slices: tuple[Slice, ...]
+    speculative: bool
+    unsplit: str
 
     @property
     def compiled(self) -> bool:
@@ -144,7 +203,11 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlan:
-    """Several transactions that run over one event stream and share tables."""
+    """Several transactions that run over one event stream and share tables.
+
+    The first operations are the whole transactions, by their numbers; `slices` lists for each transaction
+    the operations that it splits into, none where it runs as one.
+    """
 
     tables: tuple[TableLayout, ...]
     transactions: tuple[TransactionPlan, ...]
@@ -157,7 +220,17 @@ class ProgramPlan:
     result: pa.DataType
     result_by_transaction: bool
     scratch: tuple[tuple[int, Kind], ...]
+    operations: tuple[Operation, ...]
+    slices: tuple[tuple[int, ...], ...]
     source: str
+
+    @property
+    def context_size(self) -> int:
+        """How many addresses the context of `operate` holds."""
+        values = sum(2 if binding.parameter.many else 1 for binding in self.values)
+        lists = sum(binding.parameter.many for binding in self.rows)
+        tables = sum(3 + len(table.value_columns) for table in self.tables)
+        return values + lists + tables + 1 + len(self.result_arrays) + 1 + len(self.scratch)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -9,9 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.api.transaction import Transaction
-from tidegate.embedding import STRATEGIES, Engine
+from tidegate.embedding import Engine
+from tidegate.operations.decision import DECISIONS, Strategy
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, Outcome
 from tidegate.testing.plain import PlainProgram
+
+STRATEGIES: tuple[Strategy, ...] = ("serial", "adaptive", "lock", "mvlk", "partitioned", "chains", *DECISIONS)
+"""Every strategy that promises the answers of the plain functions."""
 
 
 def assert_same_as_plain(
@@ -20,7 +24,8 @@ def assert_same_as_plain(
     *,
     initial: Mapping[type, pa.Table] | None = None,
     order_by: str | None = None,
-    strategies: Sequence[str] = STRATEGIES,
+    strategies: Sequence[Strategy] = STRATEGIES,
+    workers: int = 2,
 ) -> None:
     """Assert that every strategy gives the outcomes, results and rows of the plain functions, bit for bit.
 
@@ -29,12 +34,13 @@ def assert_same_as_plain(
         batches: tables of events, run one after the other.
         initial: rows to load first, by table.
         order_by: the column that orders the events of a batch.
-        strategies: which strategies to compare.
+        strategies: which strategies to compare; all that are exact, if not said otherwise.
+        workers: how many threads run transactions.
     """
     tables = {name: found for t in transactions for name, found in t.classes.items()}
     for strategy in strategies:
         plain = PlainProgram(transactions, initial)
-        engine = Engine(transactions, strategy=strategy)  # type: ignore[arg-type]
+        engine = Engine(transactions, strategy=strategy, workers=workers)
         for table, rows in (initial or {}).items():
             engine.load(table, rows)
         for number, batch in enumerate(batches):

@@ -156,17 +156,37 @@ class TableState:
         counters = self._counters
         capacity = len(self.exists)
         if counters[NEXT] - counters[FREE] + more > capacity:
-            capacity = max(2 * capacity, int(counters[NEXT]) + more)
-            self.keys = _extended(self.keys, capacity, 0)
-            self.exists = _extended(self.exists, capacity, False)
-            self._marks = _extended(self._marks, capacity, False)
-            for name, column in self.columns.items():
-                self.columns[name] = _extended(column, capacity, self.defaults[name])
+            self._extend(max(2 * capacity, int(counters[NEXT]) + more))
         buckets = len(self._entries) // 2
         if 4 * (counters[COUNT] + more) > 3 * buckets:
             while 4 * (counters[COUNT] + more) > 3 * buckets:
                 buckets *= 2
             self._reindex(buckets)
+
+    def _extend(self, capacity: int) -> None:
+        self.keys = _extended(self.keys, capacity, 0)
+        self.exists = _extended(self.exists, capacity, False)
+        self._marks = _extended(self._marks, capacity, False)
+        for name, column in self.columns.items():
+            self.columns[name] = _extended(column, capacity, self.defaults[name])
+
+    # --- versions: rows that live for the time of a batch ------------------------------------------
+
+    def lend(self, rows: int) -> int:
+        """Slots behind those in use, for the versions of a batch; returns the first. No key may be new until
+        they are given back.
+        """
+        first = int(self._counters[NEXT])
+        if first + rows > len(self.exists):
+            self._extend(max(first + rows, len(self.exists) * 5 // 4))
+        return first
+
+    def give_back(self, rows: int) -> None:
+        """Make the slots that were lent read as the defaults again."""
+        lent = slice(int(self._counters[NEXT]), int(self._counters[NEXT]) + rows)
+        self.exists[lent] = False
+        for name, column in self.columns.items():
+            column[lent] = self.defaults[name]
 
     def _reindex(self, buckets: int) -> None:
         slots = np.empty(int(self._counters[COUNT]), np.int64)

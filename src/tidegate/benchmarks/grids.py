@@ -1,0 +1,196 @@
+"""Many experiments with the same variants are a grid, each point of it with its values of some dimensions:
+
+    point        theta=0.6 cost=10        one experiment
+    contender    the variant in question  how close does it come, point by point, to the best of the others?
+    final        contender and best       the best of many noisy numbers is best by luck, too; so the best
+                                          few and the contender run again, and that is what is compared
+
+Each point is written down as soon as it is measured, so that a run that is stopped leaves what it has.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.table import Table
+
+from tidegate.benchmarks.harness import Comparison, Experiment, Report, measure, plain_table, record, records
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One experiment of a grid; it is made when its turn comes, because data takes memory."""
+
+    dimensions: Mapping[str, Any]
+    experiment: Callable[[], Experiment]
+
+    @property
+    def label(self) -> str:
+        """The dimensions in one line."""
+        return " ".join(
+            str(value) if name == "workload" else f"{name}={value}" for name, value in self.dimensions.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Experiments that ask the same question: how close does `contender` come to the best of the others?"""
+
+    name: str
+    title: str
+    points: Sequence[Point]
+    contender: str
+    bar: float = 0.9
+    """A point counts as reached when the contender has at least this share of the best one's speed."""
+    finalists: int = 2
+    """How many of the others run again beside the contender."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointReport:
+    """What a point came to: all variants, and the final between the contender and the best."""
+
+    point: Point
+    report: Report
+    final: Report
+    contender: str
+
+    @property
+    def best(self) -> Comparison:
+        """The fastest of the others, in the final."""
+        others = [found for found in self.final.comparisons if found.variant != self.contender]
+        return min(others, key=lambda found: found.seconds_median)
+
+    @property
+    def ratio(self) -> float:
+        """The contender's speed as a share of the best one's; above 1 where it is faster."""
+        return self.best.seconds_median / self.final[self.contender].seconds_median
+
+    def shares(self) -> dict[str, float]:
+        """Each variant's speed as a share of the best one's; the contender's is that of the final."""
+        others = {found.variant: found.seconds_median for found in self.report.comparisons}
+        others.pop(self.contender)
+        best = min(others.values())
+        return {self.contender: self.ratio, **{name: best / taken for name, taken in others.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class GridReport:
+    """A grid and the points that were measured."""
+
+    grid: Grid
+    points: tuple[PointReport, ...]
+
+    @property
+    def share_reached(self) -> float:
+        """The share of points at which the contender reached the bar."""
+        return sum(found.ratio >= self.grid.bar for found in self.points) / len(self.points)
+
+    @property
+    def worst(self) -> PointReport:
+        """The point at which the contender was farthest from the best."""
+        return min(self.points, key=lambda found: found.ratio)
+
+
+def measure_grid(
+    grid: Grid,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    on_round: Callable[[Point, int, int], None] = lambda point, done, total: None,
+    on_point: Callable[[PointReport], None] = lambda found: None,
+    seconds_max: float | None = None,
+) -> GridReport:
+    """Measure all points, one after the other; `seconds_max` are shared out among those that are left."""
+    if not grid.points:
+        raise ValueError(f"grid {grid.name!r} has no points")
+    ends = None if seconds_max is None else clock() + seconds_max
+    found = []
+    for number, point in enumerate(grid.points):
+        left = None if ends is None else max(0.0, ends - clock()) / (len(grid.points) - number)
+        found.append(_measure_point(grid, point, clock, functools.partial(on_round, point), left))
+        on_point(found[-1])
+    return GridReport(grid, tuple(found))
+
+
+def _measure_point(
+    grid: Grid,
+    point: Point,
+    clock: Callable[[], float],
+    on_round: Callable[[int, int], None],
+    seconds: float | None,
+) -> PointReport:
+    experiment = point.experiment()
+    main_seconds, final_seconds = (None, None) if seconds is None else (seconds * 0.7, seconds * 0.3)
+    report = measure(experiment, clock=clock, on_round=on_round, seconds_max=main_seconds)
+    others = [found for found in report.comparisons if found.variant != grid.contender]
+    if not others or len(others) == len(report.comparisons):
+        raise ValueError(f"grid {grid.name!r}: {grid.contender!r} and others to compare it with are required")
+    fastest = sorted(others, key=lambda found: found.seconds_median)[: grid.finalists]
+    names = {grid.contender, *(found.variant for found in fastest)}
+    variants = [variant for variant in experiment.variants if variant.name in names]
+    final = measure(
+        replace(experiment, name=f"{experiment.name}-final", variants=variants, bars={}),
+        clock=clock,
+        on_round=on_round,
+        seconds_max=final_seconds,
+    )
+    return PointReport(point, report, final, grid.contender)
+
+
+def render_grid(report: GridReport) -> Table:
+    """The grid as a table: one line for each point, then the sum of it."""
+    grid = report.grid
+    table = plain_table(grid.title)
+    table.caption = (
+        f"{grid.contender}: at least {grid.bar:g} of the best at {report.share_reached:.0%} of {len(report.points)} "
+        f"points; worst {report.worst.ratio:.2f} ({report.worst.point.label})"
+    )
+    for heading in ("point", "best", f"{grid.contender} ran"):
+        table.add_column(heading, no_wrap=heading != "point")
+    for heading in ("items/s, best", grid.contender, "ratio"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for found in report.points:
+        contender, items = found.final[grid.contender], found.report.experiment.items
+        table.add_row(
+            found.point.label,
+            found.best.variant,
+            contender.note,
+            f"{items / found.best.seconds_median:,.0f}",
+            f"{items / contender.seconds_median:,.0f}",
+            f"{found.ratio:.2f}",
+            style="" if found.ratio >= grid.bar else "red",
+        )
+    return table
+
+
+def point_records(grid: Grid, found: PointReport) -> list[dict[str, Any]]:
+    """JSON-ready records of a point: one for each variant, then what the contender came to."""
+    experiment = found.report.experiment
+    verdict = record(
+        f"{grid.name}-point",
+        seed=experiment.seed,
+        settings=experiment.settings,
+        dimensions=dict(found.point.dimensions),
+        contender=grid.contender,
+        best=found.best.variant,
+        ratio=round(found.ratio, 4),
+        note=found.final[grid.contender].note,
+    )
+    return [*records(found.report), *records(found.final), verdict]
+
+
+def grid_record(report: GridReport) -> dict[str, Any]:
+    """One JSON-ready record of a grid as a whole."""
+    return record(
+        f"{report.grid.name}-grid",
+        seed=report.points[0].report.experiment.seed,
+        settings={"points": len(report.points), "bar": report.grid.bar},
+        contender=report.grid.contender,
+        share_reached=round(report.share_reached, 4),
+        worst=round(report.worst.ratio, 4),
+        worst_point=dict(report.worst.point.dimensions),
+    )

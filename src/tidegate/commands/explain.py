@@ -1,0 +1,278 @@
+"""`tidegate explain`: shows how a transaction is split into operations, and what they wait for.
+
+The compiler splits a function into one operation for each row that it writes, where that is possible.
+Operations are what several cores share; three kinds of dependencies keep their result the one of the
+functions run one by one:
+
+    temporal      an operation that writes a row waits for the previous write of the same key
+    parametric    one that reads a row which it does not write waits for the previous write of that key
+    logical       the operations of one transaction commit together or abort together
+
+Nothing is run and no state is needed: all of it is known from the source.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.foundation.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from tidegate.api.transaction import Transaction
+    from tidegate.operations.plan import Access, TransactionPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A field of a row that an operation touches, how, and under which conditions."""
+
+    row: str
+    field: str
+    action: str
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView:
+    """One operation: the rows it reads and writes, field by field, and its part of the function."""
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    touches: tuple[Touch, ...]
+    can_fail: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A transaction as its operations; `unsplit` says why there is only one."""
+
+    transaction: str
+    place: str
+    operations: tuple[OperationView, ...]
+    unsplit: str
+    temporal: tuple[str, ...]
+    parametric: tuple[str, ...]
+    logical: tuple[str, ...]
+
+
+def explain(
+    target: Annotated[str, typer.Argument(help="module:function or file.py:function; without a function all of them.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of panels.")] = False,
+) -> None:
+    """Show how a transaction is split into operations, and what they wait for.
+
+    For each operation: the part of the function that it runs, the rows that it reads and writes, and under which
+    conditions. Then the dependencies between operations, or why the transaction runs as one operation.
+
+    Examples:
+
+    * `tidegate explain tidegate.workloads.ledger:transfer`
+
+    * `tidegate explain jobs/ledger.py:transfer`
+
+    * `tidegate explain jobs/ledger.py --json`
+    """
+    found = [describe(transaction) for transaction in find_transactions(target)]
+    if as_json:
+        typer.echo(json.dumps([asdict(explanation) for explanation in found], indent=2))
+        return
+    console = Console()
+    for explanation in found:
+        console.print(_shown(explanation))
+
+
+# --- finding --------------------------------------------------------------------------------------
+
+
+def find_transactions(target: str) -> list[Transaction]:
+    """The transaction that a target names, or all of a module."""
+    from tidegate.api.transaction import Transaction
+
+    place, separator, name = target.rpartition(":")
+    if not separator:
+        place, name = target, ""
+    module = _load(place)
+    all_of_them = {key: value for key, value in vars(module).items() if isinstance(value, Transaction)}
+    choices = ", ".join(all_of_them) or "none"
+    if name and name not in all_of_them:
+        wrong = "is not declared with @tg.transaction" if hasattr(module, name) else "is not there"
+        raise DefinitionError(f"{place}: {name!r} {wrong}; its transactions are: {choices}")
+    if not all_of_them:
+        raise DefinitionError(f"{place}: no transactions; declare a function with @tg.transaction")
+    return [all_of_them[name]] if name else list(all_of_them.values())
+
+
+def _load(place: str) -> ModuleType:
+    """A module by its path or by its dotted name, seen from the current folder."""
+    folder = os.path.dirname(os.path.abspath(place)) if place.endswith(".py") else os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if not place.endswith(".py"):
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise
+            raise DefinitionError(
+                f"there is no module {place!r}; name one as module:function or a file as path/to/file.py:function"
+            ) from error
+    if not os.path.isfile(place):
+        raise DefinitionError(f"there is no file {place!r}; name one as path/to/file.py:function")
+    name = os.path.basename(place).removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # annotations and dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- explaining -----------------------------------------------------------------------------------
+
+
+def describe(transaction: Transaction) -> Explanation:
+    """What there is to know about a transaction before it runs."""
+    plan = transaction.plan
+    operations = tuple(_operations(transaction))
+    tables = {parameter.name: parameter.table.name for parameter in plan.parameters if hasattr(parameter, "table")}
+    temporal, parametric = [], []
+    for number, operation in enumerate(operations, start=1):
+        for row in operation.writes:
+            temporal.append(f"operation {number} waits for the previous write of {_named(row, tables)}")
+        for row in operation.reads:
+            if row not in operation.writes:
+                parametric.append(f"operation {number} needs {_named(row, tables)} as it was before the transaction")
+    return Explanation(
+        transaction=plan.name,
+        place=f"{plan.place.file}:{plan.place.line}",
+        operations=operations,
+        unsplit=plan.unsplit,
+        temporal=tuple(temporal),
+        parametric=tuple(parametric),
+        logical=tuple(_logical(operations)),
+    )
+
+
+def _named(row: str, tables: dict[str, str]) -> str:
+    return f"{row} ({tables[row]})"
+
+
+def _operations(transaction: Transaction) -> Iterable[OperationView]:
+    plan = transaction.plan
+    for part in plan.slices:
+        yield OperationView(
+            reads=_rows_read(part.rows, part.accesses),
+            writes=part.writes,
+            touches=_touches(part.accesses),
+            can_fail=_can_fail(part.first_failure),
+            text=part.text,
+        )
+    if not plan.slices:
+        rows = tuple(parameter.name for parameter in plan.parameters if hasattr(parameter, "table"))
+        yield OperationView(
+            reads=_rows_read(rows, plan.accesses) if plan.compiled else rows,
+            writes=tuple(row for row in rows if row in plan.written),
+            touches=_touches(plan.accesses),
+            can_fail=True,
+            text=_source(transaction, plan),
+        )
+
+
+def _rows_read(rows: tuple[str, ...], accesses: tuple[Access, ...]) -> tuple[str, ...]:
+    """The rows that are read; one that is neither read nor written by field is needed for its key."""
+    read = {access.parameter for access in accesses if access.action == "read"}
+    written = {access.parameter for access in accesses if access.action != "read"}
+    return tuple(row for row in rows if row in read or row not in written)
+
+
+def _can_fail(first_failure: int) -> bool:
+    from tidegate.operations.plan import NEVER
+
+    return first_failure != NEVER
+
+
+def _touches(accesses: tuple[Access, ...]) -> tuple[Touch, ...]:
+    deleted = {(access.parameter, access.line) for access in accesses if access.action == "delete"}
+    found = [
+        Touch(access.parameter, "" if access.action == "delete" else access.field, access.action, access.conditions)
+        for access in accesses
+        if access.action != "write" or (access.parameter, access.line) not in deleted
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _source(transaction: Transaction, plan: TransactionPlan) -> str:
+    try:
+        text = textwrap.dedent(inspect.getsource(transaction.__wrapped__))
+    except OSError:
+        return f"def {plan.name}(...): ..."
+    lines = text.splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith("def ")), 0)
+    return "\n".join(lines[first:])
+
+
+def _logical(operations: tuple[OperationView, ...]) -> Iterable[str]:
+    if len(operations) < 2:
+        return
+    everyone = ", ".join(str(number) for number in range(1, len(operations))) + f" and {len(operations)}"
+    for number, operation in enumerate(operations, start=1):
+        if operation.can_fail:
+            yield f"operations {everyone} abort together if operation {number} fails"
+
+
+# --- showing --------------------------------------------------------------------------------------
+
+
+def _shown(explanation: Explanation) -> RenderableType:
+    count = len(explanation.operations)
+    heading = Text.assemble((explanation.transaction, "bold"), "  ", (explanation.place, "dim"), overflow="fold")
+    told = f"{count} operations, which several cores can share" if count > 1 else "one operation"
+    parts: list[RenderableType] = [heading, Text(told)]
+    if explanation.unsplit:
+        parts.append(Text(f"not split: {explanation.unsplit}"))
+    parts += [_operation(number, operation) for number, operation in enumerate(explanation.operations, start=1)]
+    parts.append(_dependencies(explanation))
+    return Group(*parts, "")
+
+
+def _operation(number: int, operation: OperationView) -> Panel:
+    writes = ", ".join(operation.writes) or "nothing"
+    reads = ", ".join(operation.reads) or "nothing"
+    code = Syntax(operation.text, "python", background_color="default", word_wrap=True)
+    inner: list[RenderableType] = [code]
+    if operation.touches:
+        table = Table(box=box.SIMPLE, pad_edge=False)
+        for column in ("row", "field", "what", "under the conditions"):
+            table.add_column(column, overflow="fold")
+        for touch in operation.touches:
+            table.add_row(touch.row, touch.field, touch.action, Text("\n".join(touch.conditions)))
+        inner += ["", table]
+    return Panel(Group(*inner), title=f"operation {number}: writes {writes}; reads {reads}", title_align="left")
+
+
+def _dependencies(explanation: Explanation) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for kind in ("temporal", "parametric", "logical"):
+        table.add_row(kind, "\n".join(getattr(explanation, kind)) or "none")
+    return table

@@ -1,0 +1,123 @@
+"""Lowers the body of a transaction: a function that returns a status and stores its result.
+
+Status 0 is success, -1 asks for plain Python, any other number stands for the reason of an abort. The
+body writes rows in place and leaves them as they are when it fails: undoing is the business of the
+function around it (see `transactions`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, NoReturn
+
+from tidegate.compiler.functions import FunctionCompiler, Unit
+from tidegate.compiler.signatures import UNKNOWN, read_result, struct_fields
+from tidegate.compiler.source import FunctionSource
+from tidegate.compiler.statements import ALWAYS, ASSIGNABLE
+from tidegate.compiler.types import MIXED, Nothing, Row, RowList, Term, Type, ValueList, describe
+from tidegate.operations.layout import Kind
+from tidegate.operations.plan import Parameter, ResultType, RowParameter, generated_name
+
+
+class TransactionCompiler(FunctionCompiler):
+    """Lowers a transaction's body: it returns a status and stores its result."""
+
+    def __init__(self, source: FunctionSource, parameters: tuple[Parameter, ...], annotation: Any) -> None:
+        types = {parameter.name: _type(parameter) for parameter in parameters}
+        super().__init__(source, types, Unit(generated_name(source.function.__name__)))
+        self.unit.compiling.append(source.function)
+        self.declared = annotation is not UNKNOWN
+        self.result: ResultType | None = None
+        if self.declared:
+            self.result = read_result(annotation, self._refuse_result)
+
+    def _refuse_result(self, message: str, advice: str) -> NoReturn:
+        self.refuse(self.source.tree, message, advice)
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """What decides the generated code besides the body's text."""
+        return (*super().fingerprint(), self.result)
+
+    def round(self) -> None:
+        """Lower the body once."""
+        super().round()
+        if self.assigned is not ALWAYS:
+            self.emit("return 0")
+
+    def leave(self, code: str) -> None:
+        """Leave with a status that is not success."""
+        self.emit(f"return {code}")
+
+    def give_back(self, node: ast.Return) -> None:
+        """A return statement: store the result, and succeed."""
+        value = node.value
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            self.emit("return 0")
+            return
+        struct = struct_fields(self.source.resolve(value.func)) if isinstance(value, ast.Call) else None
+        if struct is not None:
+            assert isinstance(value, ast.Call)
+            terms = self.struct_terms(value, struct)
+            self.settle(struct, node)
+        else:
+            term = self.value(value)
+            if isinstance(term.type, Nothing):
+                self.emit("return 0")
+                return
+            if term.type is MIXED:
+                term = self.real(term, node)
+            if not isinstance(term.type, Kind):
+                self.refuse(node, f"a value is required here, got {describe(term.type)}", "return a field of the row")
+            terms = [term]
+            self.settle(ResultType((("", term.type),), struct=False), node, term)
+        assert self.result is not None
+        for position, ((_, kind), term) in enumerate(zip(self.result.fields, terms, strict=True)):
+            converted = self.real(term, node) if kind is Kind.FLOAT else term
+            converted = self.integer(term, node) if kind is Kind.INT else converted
+            self.emit(f"{self.array(f'result_{position}')}[i] = {converted.code}")
+        self.emit(f"{self.array('valid')}[i] = True")
+        self.emit("return 0")
+
+    def settle(self, found: ResultType, node: ast.Return, term: Term | None = None) -> None:
+        """Agree on one result type for all return statements."""
+        if self.declared and self.result is None:
+            self.refuse(node, "it is annotated to return nothing, but returns a value")
+        if self.result is None:
+            self.result = found
+        if found == self.result:
+            return
+        if not found.struct and not self.result.struct and term is not None:
+            target, kind = self.result.fields[0][1], found.fields[0][1]
+            if target is Kind.FLOAT and kind in (Kind.INT, Kind.BOOL) and (self.declared or term.constant is not None):
+                return
+            if target is Kind.INT and kind is Kind.BOOL and self.declared:
+                return
+            if target is Kind.INT and kind is Kind.FLOAT and not self.declared and not self.final:
+                self.result = found
+                return
+        self.refuse(node, f"it returns {_shown(found)} here and {_shown(self.result)} elsewhere or by its annotation")
+
+    def struct_terms(self, node: ast.Call, struct: ResultType) -> list[Term]:
+        """The fields of a returned struct, in order."""
+        given: dict[str, ast.expr] = {}
+        for (name, _), argument in zip(struct.fields, node.args, strict=False):
+            given[name] = argument
+        given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
+        if list(given) != [name for name, _ in struct.fields] and set(given) != {name for name, _ in struct.fields}:
+            self.refuse(node, f"{ast.unparse(node.func)}() needs each of: {', '.join(n for n, _ in struct.fields)}")
+        terms = {name: self.value(argument) for name, argument in given.items()}
+        for name, kind in struct.fields:
+            if terms[name].type not in ASSIGNABLE.get(kind, (kind,)):
+                self.refuse(node, f"field {name!r} holds {kind.value}, got {describe(terms[name].type)}")
+        return [terms[name] for name, _ in struct.fields]
+
+
+def _type(parameter: Parameter) -> Type:
+    if isinstance(parameter, RowParameter):
+        kind = RowList if parameter.many else Row
+        return kind(parameter.table, frozenset({parameter.name}))
+    return ValueList(parameter.kind) if parameter.many else parameter.kind
+
+
+def _shown(result: ResultType) -> str:
+    return "a struct" if result.struct else result.fields[0][1].value

@@ -1,0 +1,1 @@
+"""Chooses how to run a batch from what was measured."""

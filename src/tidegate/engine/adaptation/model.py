@@ -1,0 +1,148 @@
+"""Our own choice: predict how long each strategy would take for this batch, and take the shortest.
+
+What goes in is measured, not assumed:
+
+    cost          nanoseconds of one transaction, from a few of the batch's own, run first
+    conflict      how likely two transactions that are close in time touch the same row, from a sample
+    hot           the share of transactions that touch the hottest row, from the same sample
+    operations    how many operations a transaction splits into
+    workers       threads, but no more than processors
+
+A strategy's time is what it does besides running functions (its overhead, spread over the workers), and
+the functions' time divided by the workers that can be kept busy. Nobody can be busier than the chain of
+transactions on the hottest row allows; a strategy that makes workers wait in line loses what conflicts cost.
+
+    serial            n * cost
+    mvlk              n * (overhead + cost * (1 + conflict * waiting)) / workers, at least hot * n * cost
+    ns, whole         n * (overhead + cost) / workers,                            at least hot * n * cost
+    ns, split         the same with operations' overhead,                         at least hot * n * cost / operations
+
+Predictions are corrected by what the last batches of a strategy really took. A change of strategy must
+promise a gain (`HYSTERESIS`), else the choice would flap between equals.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tidegate.operations.decision import Decision, Strategy
+
+HYSTERESIS = 0.05
+"""A new strategy must be predicted to be faster than the last one by this share."""
+
+LEARNING = 0.3
+"""How much of a correction the newest batch decides."""
+
+LOG_ENTRIES = 256
+
+_SIGNALS = Decision("ns", "operation", "eager")
+
+
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """Nanoseconds that a strategy takes besides the functions themselves; measured on two machines."""
+
+    batch: float
+    transaction: float
+    operation: float
+    waiting: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A strategy that the model may choose; `split` says whether transactions are taken apart."""
+
+    strategy: Strategy
+    split: bool
+    overheads: Overheads
+
+    def __str__(self) -> str:
+        return f"{self.strategy}{' split' if self.split else ''}"
+
+
+SERIAL = Candidate("serial", False, Overheads(0.0, 0.0, 0.0))
+CANDIDATES: tuple[Candidate, ...] = (
+    SERIAL,
+    Candidate("mvlk", False, Overheads(250_000.0, 150.0, 0.0, waiting=1.0)),
+    Candidate(_SIGNALS, False, Overheads(350_000.0, 250.0, 0.0)),
+    Candidate(_SIGNALS, True, Overheads(350_000.0, 100.0, 200.0)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What was measured of a batch before it is run."""
+
+    transactions: int
+    cost_ns: float
+    operations: float
+    conflict: float
+    hot: float
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the model chose, and the numbers that made it."""
+
+    candidate: Candidate
+    predicted: dict[str, float]
+    workload: Workload
+
+    @property
+    def why(self) -> str:
+        """The reason in a sentence, in numbers."""
+        found = self.workload
+        times = ", ".join(f"{name} {seconds * 1e3:.2f} ms" for name, seconds in self.predicted.items())
+        return (
+            f"{found.transactions:,} transactions of {found.cost_ns / 1e3:.2f} us, "
+            f"{found.operations:.1f} operations each, conflict {found.conflict:.3f}, "
+            f"hottest row {found.hot:.3f}, {found.workers} workers; predicted: {times}"
+        )
+
+
+@dataclass(slots=True)
+class Model:
+    """Chooses strategies and learns from what they took."""
+
+    corrections: dict[str, float] = field(default_factory=dict)
+    last: str = ""
+    log: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_ENTRIES))
+
+    def choose(self, workload: Workload, allow_split: bool) -> Choice:
+        """The strategy that should be fastest."""
+        allowed = [candidate for candidate in CANDIDATES if allow_split or not candidate.split]
+        predicted = {str(c): predict(c, workload) * self.corrections.get(str(c), 1.0) for c in allowed}
+        best = min(allowed, key=lambda c: predicted[str(c)])
+        for candidate in allowed:
+            if str(candidate) == self.last and predicted[self.last] <= predicted[str(best)] * (1 + HYSTERESIS):
+                best = candidate
+        choice = Choice(best, predicted, workload)
+        self.last = str(best)
+        self.log.append(f"{best}: {choice.why}")
+        return choice
+
+    def learn(self, choice: Choice, seconds: float) -> None:
+        """Compare the prediction with what the batch took."""
+        name = str(choice.candidate)
+        plain = predict(choice.candidate, choice.workload)
+        if plain <= 0.0 or choice.candidate is SERIAL:
+            return
+        ratio = min(max(seconds / plain, 0.25), 4.0)
+        before = self.corrections.get(name, 1.0)
+        self.corrections[name] = before + LEARNING * (ratio - before)
+
+
+def predict(candidate: Candidate, workload: Workload) -> float:
+    """Seconds that a strategy takes for a batch."""
+    count, cost = workload.transactions, workload.cost_ns
+    if candidate is SERIAL:
+        return count * cost * 1e-9
+    overheads, workers = candidate.overheads, workload.workers
+    operations = workload.operations if candidate.split else 1.0
+    overhead = overheads.transaction + overheads.operation * operations
+    lost = 1.0 + overheads.waiting * workload.conflict * (workers - 1)
+    spread = count * (overhead + cost * lost) / workers
+    chain = workload.hot * count * (overhead + cost) / operations
+    return (overheads.batch + max(spread, chain)) * 1e-9

@@ -1,0 +1,1 @@
+"""Workers that run the operations of a batch."""

@@ -1,0 +1,375 @@
+"""Runs the transactions of a batch on several workers, the way a strategy says.
+
+    build the graph ── make units ── explore ── (lazy: take back, explore again) ── install ── outcomes
+
+A scheduling decision is three values, and each picks one small part here: `_EXPLORERS` for the exploration,
+`_make_units` for the unit, `_settle_aborts` for the abort handling. The baselines have kernels of their own.
+
+Rows are changed at the very end, by `install`, when all is known: until then everything happened in
+versions. A baseline that works in place keeps a copy of the rows first. So a batch that stops half-way
+(an operation needs plain Python; the user interrupts) leaves the rows as they were.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.engine.batch import Batch
+from tidegate.engine.execution.machine import Bench
+from tidegate.engine.execution.workers import Workers
+from tidegate.engine.kernels import aborts, baselines, execution
+from tidegate.engine.kernels.graph import Graph, measure
+from tidegate.engine.kernels.operation import (
+    CONTROL_WORDS,
+    CURSOR,
+    DONE,
+    INTERRUPTED,
+    LINE,
+    RUNNING,
+    STOP,
+    Progress,
+)
+from tidegate.engine.kernels.units import (
+    Units,
+    group_by_row,
+    list_edges,
+    list_members,
+    merge_circles,
+    renumber_units,
+)
+from tidegate.engine.planning.builder import GraphBuilder, Plan
+from tidegate.operations.decision import Chains, Decision, Partitioned, Strategy
+
+Array = npt.NDArray[Any]
+ROUNDS_MAX = 4
+"""Explorations after which what is still unsettled is repaired by one worker, in the order of time."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One batch on its way through the scheduler: what it is made of, and what was measured."""
+
+    plan: Plan
+    bench: Bench
+    progress: Progress
+    strategy: Strategy = "serial"
+    seconds: dict[str, float] = field(default_factory=dict)
+    properties: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether an operation needs plain Python, so that nothing of this run counts."""
+        return bool(self.progress.control[STOP] != RUNNING)
+
+    def interrupt(self) -> None:
+        """Ask all workers to stop."""
+        self.progress.control[STOP] = INTERRUPTED
+
+
+class Scheduler:
+    """Runs graphs on workers."""
+
+    def __init__(self, builder: GraphBuilder, workers: Workers) -> None:
+        self._builder = builder
+        self._workers = workers
+        self._locks = baselines.Locks._make(np.empty(0, np.int32) for _ in range(6))
+
+    def start(self, plan: Plan, bench: Bench) -> Run:
+        """A run in which nothing happened yet."""
+        transactions, operations = plan.transactions, plan.operations
+        progress = Progress(
+            control=np.zeros(CONTROL_WORDS, np.int64),
+            pending=np.empty(0, np.int32),
+            state=np.zeros(operations, np.int8),
+            active=np.ones(operations, np.int8),
+            operation_failure=np.zeros(operations, np.int64),
+            failure=np.zeros(transactions, np.int64),
+            remaining=np.diff(plan.graph.operation_first).astype(np.int32),
+            aborted=np.zeros(transactions, np.int8),
+        )
+        return Run(plan, bench, progress)
+
+    def execute(self, run: Run, strategy: Strategy) -> None:
+        """Run all operations; the rows change only when the run is not stopped."""
+        if isinstance(strategy, Decision):
+            self._explore(run, strategy)
+        elif isinstance(strategy, Chains):
+            self._walk_chains(run, strategy)
+        else:
+            assert isinstance(strategy, str | Partitioned)
+            self._run_transactions(run, strategy)
+
+    def finish(self, run: Run, batch: Batch) -> None:
+        """Write the outcomes of a run that was not stopped."""
+        aborts.settle(run.plan.graph, run.progress, batch.status, batch.valid)
+
+    # --- decisions -------------------------------------------------------------------------------------------
+
+    def _explore(self, run: Run, decision: Decision) -> None:
+        began = time.perf_counter()
+        eager = decision.abort == "eager"
+        units = self._make_units(run, decision.unit, eager)
+        run.progress = run.progress._replace(pending=np.empty(len(units.member_first) - 1, np.int32))
+        run.seconds["units"] = time.perf_counter() - began
+        explorer = _EXPLORERS[decision.exploration]
+        self._timed(run, "explore", lambda: explorer(self._workers, run, units, eager))
+        self._settle_aborts(run, eager, lambda: explorer(self._workers, run, units, eager))
+        self._install(run)
+
+    def _make_units(self, run: Run, unit: str, eager: bool) -> Units:
+        graph = run.plan.graph
+        count = len(graph.kind)
+        if unit == "operation":
+            each = np.arange(count + 1, dtype=np.int32)
+            return Units(each, each, each)
+        units, groups = self._chains(run)
+        before, merged = -1, groups
+        while merged != before:  # a merged unit may hold parts of transactions that it waited for as a whole
+            before = merged
+            units, merged = _merge(graph, units, merged, eager)
+        run.properties |= {"groups": groups, "merged groups": groups - merged}
+        return units
+
+    def _chains(self, run: Run) -> tuple[Units, int]:
+        unit = np.empty(len(run.plan.graph.kind), np.int32)
+        groups = group_by_row(run.plan.shapes, run.plan.graph, self._builder.group_of_row, unit)
+        return _listed(unit, groups), groups
+
+    def _settle_aborts(self, run: Run, eager: bool, explore: Callable[[], None]) -> None:
+        """With lazy aborts: take back what failed, and run again what depended on it, until nothing changes."""
+        if eager or run.stopped:
+            return
+        began = time.perf_counter()
+        graph, progress = run.plan.graph, run.progress
+        again = aborts.take_back(graph, progress)
+        rounds, redone = 0, 0
+        while again and rounds < ROUNDS_MAX and not run.stopped:
+            rounds, redone = rounds + 1, redone + again
+            explore()
+            if not run.stopped:
+                again = aborts.take_back(graph, progress)
+        if again and not run.stopped:
+            redone += self._one_worker(run, lambda: aborts.repair(graph, progress, run.bench.machine, 0))
+        run.properties |= {"redo rounds": rounds, "redone operations": redone}
+        run.seconds["abort"] = time.perf_counter() - began
+
+    def _one_worker(self, run: Run, action: Callable[[], Any]) -> Any:
+        found: list[Any] = []
+        single = _FirstOnly(action, found)
+        self._workers.run(single, run.interrupt)
+        return found[0]
+
+    def _install(self, run: Run) -> None:
+        if run.stopped:
+            return
+        began = time.perf_counter()
+        plan = run.plan
+        aborts.install(plan.shapes, plan.graph, run.progress, run.bench.machine, self._builder.latest_write)
+        run.seconds["install"] = time.perf_counter() - began
+
+    # --- baselines -------------------------------------------------------------------------------------------
+
+    def _walk_chains(self, run: Run, strategy: Chains) -> None:
+        began = time.perf_counter()
+        units, groups = self._chains(run)
+        graph, progress, machine = run.plan.graph, run.progress, run.bench.machine
+        run.properties["groups"] = groups
+        run.seconds["units"] = time.perf_counter() - began
+        count = self._workers.count
+
+        def walk() -> None:
+            cursor = units.member_first[:-1].copy()
+            if strategy.placement == "shared-nothing":
+                self._workers.run(
+                    lambda w: baselines.walk_own_chains(graph, units, progress, machine, w, count, cursor),
+                    run.interrupt,
+                )
+            else:
+                taken = np.zeros(groups, np.int32)
+                self._workers.run(
+                    lambda w: baselines.walk_any_chain(graph, units, progress, machine, w, count, cursor, taken),
+                    run.interrupt,
+                )
+
+        self._timed(run, "explore", walk)
+        if not run.stopped and aborts.take_back(graph, progress):
+            began = time.perf_counter()
+            again = self._one_worker(run, lambda: aborts.repair(graph, progress, machine, 0))
+            run.properties["redone operations"] = again
+            run.seconds["abort"] = time.perf_counter() - began
+        self._install(run)
+
+    def _run_transactions(self, run: Run, strategy: str | Partitioned) -> None:
+        plan, progress, machine = run.plan, run.progress, run.bench.machine
+        graph, shapes, latest = plan.graph, plan.shapes, self._builder.latest_write
+        if strategy == "mvlk":
+            self._timed(
+                run,
+                "explore",
+                lambda: self._workers.run(
+                    lambda w: baselines.run_multiversion_locked(graph, progress, machine, w), run.interrupt
+                ),
+            )
+            self._install(run)
+            return
+        began = time.perf_counter()
+        baselines.save_rows(shapes, graph, machine, latest)
+        task = self._in_place(run, strategy)
+        run.seconds["units"] = time.perf_counter() - began
+        try:
+            self._timed(run, "explore", lambda: self._workers.run(task, run.interrupt))
+        finally:
+            if run.stopped:
+                baselines.restore_rows(shapes, graph, machine, latest)
+            if strategy == "lock":
+                baselines.release_rows(shapes, graph, self._locks)
+
+    def _in_place(self, run: Run, strategy: str | Partitioned) -> Callable[[int], object]:
+        plan, progress, machine = run.plan, run.progress, run.bench.machine
+        graph, shapes = plan.graph, plan.shapes
+        if strategy == "lock":
+            locks = self._locks_for(plan)
+            return lambda w: baselines.run_locked(shapes, graph, progress, machine, w, locks)
+        if isinstance(strategy, Partitioned):
+            count = strategy.partitions
+            mask, first = np.empty(plan.transactions, np.int64), np.empty(count + 1, np.int64)
+            queue = np.empty(len(graph.slot) + 1, np.int32)
+            baselines.queue_in_partitions(shapes, graph, count, mask, np.empty(count, np.int64), first, queue)
+            serving = np.zeros(count * LINE, np.int64)
+            queues = (mask, first, queue)
+            return lambda w: baselines.run_partitioned(graph, progress, machine, w, queues, serving)
+        assert strategy == "unsafe-nolock"
+        return lambda w: baselines.run_without_locks(graph, progress, machine, w)
+
+    def _locks_for(self, plan: Plan) -> baselines.Locks:
+        rows, accesses = len(self._builder.latest), len(plan.graph.slot)
+        if len(self._locks.writes_done) < rows:
+            self._locks = baselines.Locks._make((*(np.zeros(rows, np.int32) for _ in range(4)), *self._locks[4:]))
+        self._locks = self._locks._replace(
+            after_writes=np.empty(accesses, np.int32), after_reads=np.empty(accesses, np.int32)
+        )
+        return self._locks
+
+    # --- measuring -------------------------------------------------------------------------------------------
+
+    def _timed(self, run: Run, name: str, action: Callable[[], None]) -> None:
+        began = time.perf_counter()
+        action()
+        run.seconds[name] = run.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    @staticmethod
+    def properties(plan: Plan) -> dict[str, float]:
+        """What the graph looks like: dependencies of each kind, and how unevenly writes spread over rows."""
+        writes, temporal, parametric, logical, longest = measure(plan.graph, np.empty(len(plan.graph.slot), np.int32))
+        rows = writes - temporal
+        skew = math.log(longest * rows / writes) / math.log(rows) if rows > 1 and longest * rows > writes else 0.0
+        return {
+            "transactions": plan.transactions,
+            "operations": plan.operations,
+            "temporal": temporal,
+            "parametric": parametric,
+            "logical": logical,
+            "longest chain": longest,
+            "skew": min(skew, 1.0),
+            "graph bytes": plan.size,
+        }
+
+    def is_cyclic(self, run: Run) -> bool:
+        """Whether groups of operations wait for each other in a circle."""
+        units, groups = self._chains(run)
+        return _merge(run.plan.graph, units, groups, eager=True)[1] < groups
+
+
+class _FirstOnly:
+    """A task for worker 0; the others have nothing to do."""
+
+    def __init__(self, action: Callable[[], Any], found: list[Any]) -> None:
+        self.action, self.found = action, found
+
+    def __call__(self, worker: int) -> None:
+        if worker == 0:
+            self.found.append(self.action())
+
+
+def _merge(graph: Graph, units: Units, count: int, eager: bool) -> tuple[Units, int]:
+    """Units that wait for each other in a circle become one; returns the units and how many there are."""
+    first, target = np.empty(count + 1, np.int64), np.empty(2 * len(graph.slot), np.int32)
+    edges = list_edges(graph, units, eager, first, target)
+    if edges > len(target):
+        target = np.empty(edges, np.int32)
+        list_edges(graph, units, eager, first, target)
+    merged = np.empty(count, np.int32)
+    found = merge_circles(first, target, np.empty((5, count), np.int32), merged)
+    if found == count:
+        return units, count
+    renumber_units(merged, units.unit)
+    return _listed(units.unit, found), found
+
+
+def _listed(unit: Array, count: int) -> Units:
+    first, member = np.empty(count + 1, np.int32), np.empty(len(unit), np.int32)
+    list_members(unit, first, member)
+    return Units(unit, first, member)
+
+
+# --- explorations --------------------------------------------------------------------------------------------
+
+
+def _ready_lists(workers: Workers, units: Units) -> list[Array]:
+    return [np.empty(len(units.member_first), np.int32) for _ in range(workers.count)]
+
+
+def _explore_layers(workers: Workers, run: Run, units: Units, eager: bool, kernel: Any) -> None:
+    graph, progress, machine = run.plan.graph, run.progress, run.bench.machine
+    began = time.perf_counter()
+    execution.count_pending(graph, units, progress, eager)
+    remaining = progress.remaining.copy()
+    total = len(progress.pending)
+    order, first = np.empty(total, np.int32), np.empty(total + 2, np.int32)
+    depth = execution.layer(graph, units, progress, eager, order, first)
+    assert first[depth] == total, "units wait for each other in a circle"
+    progress.remaining[:] = remaining
+    execution.count_pending(graph, units, progress, eager)
+    run.properties["layers"] = max(run.properties.get("layers", 0), depth)
+    run.seconds["layers"] = run.seconds.get("layers", 0.0) + time.perf_counter() - began
+    progress.control[CURSOR] = 0
+    layers = (order, first[: depth + 1])
+    ready = _ready_lists(workers, units)
+    count = workers.count
+    workers.run(lambda w: kernel(graph, units, progress, machine, eager, w, count, layers, ready[w]), run.interrupt)
+
+
+def _explore_breadth_first(workers: Workers, run: Run, units: Units, eager: bool) -> None:
+    _explore_layers(workers, run, units, eager, execution.explore_bfs)
+
+
+def _explore_depth_first(workers: Workers, run: Run, units: Units, eager: bool) -> None:
+    _explore_layers(workers, run, units, eager, execution.explore_dfs)
+
+
+def _explore_by_signals(workers: Workers, run: Run, units: Units, eager: bool) -> None:
+    graph, progress, machine = run.plan.graph, run.progress, run.bench.machine
+    execution.count_pending(graph, units, progress, eager)
+    progress.control[DONE] = 0
+    stacks = (np.empty(workers.count * LINE, np.int32), np.empty(len(progress.pending), np.int32))
+    execution.hand_out(progress, workers.count, stacks)
+    ready = _ready_lists(workers, units)
+    count = workers.count
+    workers.run(
+        lambda w: execution.explore_ns(graph, units, progress, machine, eager, w, count, stacks, ready[w]),
+        run.interrupt,
+    )
+
+
+_EXPLORERS: dict[str, Callable[[Workers, Run, Units, bool], None]] = {
+    "bfs": _explore_breadth_first,
+    "dfs": _explore_depth_first,
+    "ns": _explore_by_signals,
+}

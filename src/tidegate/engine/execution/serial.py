@@ -1,0 +1,81 @@
+"""The serial strategy: the events of a batch, one after the other, in one call of the generated program.
+
+This is the specification that every other strategy is compared with. Where an event needs plain Python, the
+program returns its position, the interpreter runs it, and the program goes on behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.engine.batch import Batch
+from tidegate.engine.intake import Bound
+from tidegate.engine.interpreter import Interpreter
+from tidegate.engine.state.strings import StringPool
+from tidegate.engine.state.table import TableState
+from tidegate.foundation.jit import is_uncompiled
+from tidegate.operations.plan import DTYPES, Program
+
+Array = npt.NDArray[Any]
+
+
+class SerialRun:
+    """Runs events of a program on its tables in order."""
+
+    def __init__(
+        self, program: Program, module: ModuleType, tables: Mapping[str, TableState], strings: StringPool
+    ) -> None:
+        self.plan = program.plan
+        self.literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
+        self._module = module
+        self._tables = tables
+        self._interpreter = Interpreter(program, dict(tables), strings)
+        self._compiled = [plan.compiled for plan in self.plan.transactions]
+        self._plain = is_uncompiled()
+
+    def run(self, batch: Batch, order: Array, start: int, stop: int) -> int:
+        """Run the events at positions `start` to `stop` of the order; returns how many plain Python ran."""
+        rows = _flat(batch.rows, batch.slots)
+        values = _flat(batch.values, [bound.values for bound in batch.values])
+        tables = tuple(array for layout in self.plan.tables for array in self._tables[layout.name].arrays)
+        results = (batch.valid, *batch.results)
+        scratch = self._scratch(batch)
+        position, interpreted = start, 0
+        with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
+            while True:
+                position = self._module.run(
+                    position, stop, order, batch.kinds, batch.status,
+                    rows, values, tables, results, self.literals, scratch,
+                )  # fmt: skip
+                while position < stop:  # what is never compiled needs no call of `run` in between
+                    event = int(order[position])
+                    if batch.status[event] == 0:
+                        self._interpreter.run(batch, event)
+                        interpreted += 1
+                    position += 1
+                    if position < stop and self._compiled[batch.kinds[order[position]]]:
+                        break
+                if position >= stop:
+                    return interpreted
+
+    def _scratch(self, batch: Batch) -> tuple[Array, ...]:
+        found = []
+        for position, kind in self.plan.scratch:
+            offsets = batch.rows[position].offsets
+            assert offsets is not None
+            longest = int(np.max(np.diff(offsets))) if batch.size else 0
+            found.append(np.zeros(longest, DTYPES[kind]))
+        return tuple(found)
+
+
+def _flat(bounds: list[Bound], arrays: list[Array]) -> tuple[Array, ...]:
+    found: list[Array] = []
+    for bound, array in zip(bounds, arrays, strict=True):
+        found += [array] if bound.offsets is None else [bound.offsets, array]
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""From a batch of events to the graph of its operations."""

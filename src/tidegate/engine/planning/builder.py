@@ -1,0 +1,199 @@
+"""Builds the graph of a batch: memory for it, and the two phases of `kernels.graph` on all workers.
+
+What the program looks like does not change, so its shapes are made once; where the batch's slots and the
+tables' columns lie is filled in for every batch. Per row of the state there are three marks, which are
+-1 between batches: a batch pays for the rows that it touches only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.engine.batch import Batch
+from tidegate.engine.execution.workers import Workers
+from tidegate.engine.kernels.graph import (
+    ACCESSES,
+    OPERATIONS,
+    TRANSACTIONS,
+    VERSIONS,
+    Graph,
+    Shapes,
+    choose,
+    decompose,
+    forget_rows,
+    link_partitions,
+)
+from tidegate.engine.state.table import TableState
+from tidegate.operations.plan import ProgramPlan
+
+Array = npt.NDArray[Any]
+PARALLEL_EVENTS = 1 << 13
+"""Below so many events one worker builds the graph alone: starting the others takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The graph of one batch, and what belongs to it until the batch is over."""
+
+    shapes: Shapes
+    graph: Graph
+    versions: dict[str, int]
+    keep: tuple[Any, ...]
+
+    @property
+    def transactions(self) -> int:
+        """How many transactions take part."""
+        return len(self.graph.event)
+
+    @property
+    def operations(self) -> int:
+        """How many operations they are made of."""
+        return len(self.graph.kind)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the graph."""
+        return sum(array.nbytes for array in self.graph)
+
+
+class GraphBuilder:
+    """Builds graphs for one program over one set of tables."""
+
+    def __init__(self, plan: ProgramPlan, tables: Mapping[str, TableState], workers: Workers) -> None:
+        self._tables = [tables[layout.name] for layout in plan.tables]
+        self._names = [layout.name for layout in plan.tables]
+        self._workers = workers
+        self._kinds = _kind_shapes(plan)
+        self._slices = _slice_shapes(plan)
+        self.latest_write = np.empty(0, np.int32)
+        self.latest = np.empty(0, np.int32)
+        self.group_of_row = np.empty(0, np.int32)
+
+    def build(self, batch: Batch, order: Array, start: int, split: bool) -> Plan:
+        """The graph of the events from position `start` of their order on."""
+        ranges = self._ranges(start, len(order))
+        choice = np.empty(len(order), np.int8)
+        counts = np.zeros((len(ranges), VERSIONS + len(self._tables) + 8), np.int64)
+        offsets = [
+            None if bound.offsets is None else bound.offsets.astype(np.int64, copy=False) for bound in batch.rows
+        ]
+        shapes = self._shapes(batch, offsets, np.zeros(len(self._tables), np.int64))
+        self._each(
+            ranges,
+            lambda w, begin, end: choose(
+                shapes, order, batch.kinds, batch.status, split, begin, end, choice, counts[w]
+            ),
+        )
+        totals = counts.sum(axis=0)
+        lent = [table.lend(int(totals[VERSIONS + n])) for n, table in enumerate(self._tables)]
+        shapes = self._shapes(batch, offsets, self._row_bases())
+        graph = _new_graph(int(totals[TRANSACTIONS]), int(totals[OPERATIONS]), int(totals[ACCESSES]))
+        following = np.cumsum(counts, axis=0) - counts
+        following[:, VERSIONS : VERSIONS + len(lent)] += np.array(lent)
+        partitions = 1 if len(ranges) == 1 else _power_of_two(4 * len(ranges))
+        heads = np.full((len(ranges), partitions), -1, np.int32)
+        tails = heads.copy()
+        self._each(
+            ranges,
+            lambda w, begin, end: decompose(
+                shapes, graph, order, batch.kinds, choice, begin, end, following[w], heads[w], tails[w]
+            ),
+        )
+        shares = self._shares(partitions) if len(ranges) > 1 else [(0, 1)]
+        self._each(
+            shares,
+            lambda w, begin, end: link_partitions(shapes, graph, heads, begin, end, self.latest_write, self.latest),
+        )
+        versions = {name: int(totals[VERSIONS + n]) for n, name in enumerate(self._names)}
+        return Plan(shapes, graph, versions, (batch, offsets))
+
+    def forget(self, plan: Plan) -> None:
+        """The batch is over: its marks and its versions go."""
+        forget_rows(plan.shapes, plan.graph, self.latest_write, self.latest)
+        for table, name in zip(self._tables, self._names, strict=True):
+            table.give_back(plan.versions[name])
+
+    def _ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
+        count = 1 if stop - start < PARALLEL_EVENTS else self._workers.count
+        edges = [start + (stop - start) * n // count for n in range(count + 1)]
+        return list(itertools.pairwise(edges))
+
+    def _shares(self, total: int) -> list[tuple[int, int]]:
+        count = self._workers.count
+        return [(total * n // count, total * (n + 1) // count) for n in range(count)]
+
+    def _each(self, ranges: list[tuple[int, int]], action: Any) -> None:
+        if len(ranges) == 1:
+            action(0, *ranges[0])
+        else:
+            self._workers.run(lambda worker: action(worker, *ranges[worker]))
+
+    def _row_bases(self) -> Array:
+        """Numbers that make slots of all tables different, with room for the marks of each."""
+        sizes = [len(table.exists) for table in self._tables]
+        bases = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        if bases[-1] > len(self.latest):
+            self.latest_write = np.full(bases[-1], -1, np.int32)
+            self.latest = np.full(bases[-1], -1, np.int32)
+            self.group_of_row = np.full(bases[-1], -1, np.int32)
+        return bases[:-1]
+
+    def _shapes(self, batch: Batch, offsets: list[Array | None], bases: Array) -> Shapes:
+        slots = np.array([array.ctypes.data for array in batch.slots], np.int64)
+        starts = np.array([0 if array is None else array.ctypes.data for array in offsets], np.int64)
+        return Shapes._make((*self._kinds, *self._slices, slots, starts, bases))
+
+
+def _kind_shapes(plan: ProgramPlan) -> tuple[Array, ...]:
+    first, rows, tables, writes = [0], [], [], []
+    numbers = {layout.name: number for number, layout in enumerate(plan.tables)}
+    for operation in plan.operations:
+        for name in operation.rows:
+            column = next(
+                index
+                for index, binding in enumerate(plan.rows)
+                if binding.parameter.name == name and operation.transaction in binding.users
+            )
+            rows.append(column)
+            tables.append(numbers[plan.rows[column].parameter.table.name])  # type: ignore[union-attr]
+            writes.append(name in operation.writes)
+        first.append(len(rows))
+    return (np.array(first, np.int64), np.array(rows, np.int64), np.array(tables, np.int64), np.array(writes, np.int8))
+
+
+def _slice_shapes(plan: ProgramPlan) -> tuple[Array, Array]:
+    first = np.cumsum([0, *(len(kinds) for kinds in plan.slices)]).astype(np.int64)
+    return first, np.array([kind for kinds in plan.slices for kind in kinds], np.int64)
+
+
+def _new_graph(transactions: int, operations: int, accesses: int) -> Graph:
+    graph = Graph(
+        event=np.empty(transactions, np.int64),
+        operation_first=np.empty(transactions + 1, np.int32),
+        kind=np.empty(operations, np.int32),
+        transaction=np.empty(operations, np.int32),
+        access_first=np.empty(operations + 1, np.int32),
+        operation=np.empty(accesses, np.int32),
+        table=np.empty(accesses, np.int8),
+        slot=np.empty(accesses, np.int64),
+        write=np.empty(accesses, np.int8),
+        version=np.empty(accesses, np.int64),
+        link=np.empty(accesses, np.int32),
+        alias=np.empty(accesses, np.int32),
+        reader_first=np.empty(accesses, np.int32),
+        reader_next=np.empty(accesses, np.int32),
+        now=np.empty(accesses, np.int64),
+    )
+    graph.operation_first[-1] = operations
+    graph.access_first[-1] = accesses
+    return graph
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()

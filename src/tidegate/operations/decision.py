@@ -1,0 +1,120 @@
+"""How a batch is scheduled, as values.
+
+A scheduling decision has three dimensions, each chosen by itself:
+
+    exploration   how workers walk the graph of operations
+                  "bfs"  layer by layer, all workers meet after each layer
+                  "dfs"  each worker walks its own share and waits for what an operation needs
+                  "ns"   whoever finishes an operation signals those that waited for it
+    unit          what a worker takes at a time: one "operation", or the "group" of operations of one row
+    abort         "eager"  a write is seen when its transaction is decided; nothing is ever taken back
+                  "lazy"   a write is seen at once; failures are repaired when the graph has been explored
+
+The baselines of the literature are names: see `BASELINES`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tidegate.foundation.errors import DefinitionError
+
+Exploration = Literal["bfs", "dfs", "ns"]
+Unit = Literal["operation", "group"]
+Abort = Literal["eager", "lazy"]
+Placement = Literal["shared-nothing", "shared-everything"]
+
+BASELINES = ("lock", "mvlk", "partitioned", "chains", "unsafe-nolock")
+NAMES = ("adaptive", "serial", *BASELINES)
+
+
+def _require(what: str, found: object, allowed: tuple[str, ...]) -> None:
+    if found not in allowed:
+        raise DefinitionError(f"{what} must be one of {', '.join(allowed)}, got {found!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One way to schedule a batch's operations on several workers.
+
+    >>> Decision("ns", "operation", "eager")
+    Decision(exploration='ns', unit='operation', abort='eager')
+    """
+
+    exploration: Exploration = "ns"
+    unit: Unit = "operation"
+    abort: Abort = "eager"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("exploration", Exploration), ("unit", Unit), ("abort", Abort)):
+            _require(f"Decision: {name}", getattr(self, name), get_args(allowed))
+
+    def __str__(self) -> str:
+        return f"{self.exploration}/{self.unit}/{self.abort}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Operation chains, one per row, with the choice of who walks which: the strategy "chains" in full."""
+
+    placement: Placement = "shared-nothing"
+
+    def __post_init__(self) -> None:
+        _require("Chains: placement", self.placement, get_args(Placement))
+
+    def __str__(self) -> str:
+        return f"chains/{self.placement}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """State in partitions that transactions take in the order of time: the strategy "partitioned" in full."""
+
+    partitions: int = 16
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise DefinitionError(
+                f"Partitioned: partitions must be a number from 1 to {PARTITIONS_MAX}, got {self.partitions!r}"
+            )
+
+    def __str__(self) -> str:
+        return f"partitioned/{self.partitions}"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The published adaptive rule: thresholds over each batch's graph choose the decision."""
+
+    thresholds: Literal["ledger", "grep and sum"] = "ledger"
+
+    def __post_init__(self) -> None:
+        _require("Published: thresholds", self.thresholds, ("ledger", "grep and sum"))
+
+    def __str__(self) -> str:
+        return f"published rule/{self.thresholds}"
+
+
+PARTITIONS_MAX = 62
+"""The partitions that a transaction touches are the bits of one integer."""
+
+Strategy = str | Decision | Chains | Partitioned | Published
+
+DECISIONS: tuple[Decision, ...] = tuple(
+    Decision(exploration, unit, abort)
+    for exploration in get_args(Exploration)
+    for unit in get_args(Unit)
+    for abort in get_args(Abort)
+)
+"""All twelve."""
+
+
+def check_strategy(strategy: object) -> None:
+    """Raise DefinitionError unless this is a strategy."""
+    if isinstance(strategy, Decision | Chains | Partitioned | Published):
+        return
+    if not isinstance(strategy, str) or strategy not in NAMES:
+        raise DefinitionError(
+            f"strategy: got {strategy!r}, required one of {', '.join(NAMES)}, or tg.Decision(exploration, unit, abort)"
+        )
