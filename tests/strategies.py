@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 
-from tidegate.operations.decision import DECISIONS, Chains, Partitioned, Published, Strategy
+from tidegate.operations.decision import DECISIONS, Chains, Families, Partitioned, Published, Strategy
 
 STRATEGIES: tuple[Strategy, ...] = (
     "serial",
@@ -19,6 +19,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     "chains",
     Chains("shared-everything"),
     Published(),
+    Families(),
     *DECISIONS,
 )
 WORKERS: tuple[int, ...] = (1, 2, 3, 8)

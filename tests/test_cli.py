@@ -20,8 +20,8 @@ from tidegate.durability.versions import VersionStore
 from .commands.stored import ACCOUNT, SEAT, info, make_state
 
 COMMANDS = (
-    "demo", "warm", "state ls", "state show", "state diff", "state verify", "state release",
-    "bench limit", "bench spark", "bench work",
+    "demo", "explain", "warm", "state ls", "state show", "state diff", "state verify", "state release",
+    "bench limit", "bench spark", "bench work", "bench strategies", "bench scaling", "bench dynamic",
 )  # fmt: skip
 
 
@@ -61,11 +61,20 @@ def test_every_command_has_help_with_what_it_does(command: str) -> None:
 def test_help_imports_neither_spark_nor_numba() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from tidegate.cli import app\n"
-        "assert CliRunner().invoke(app, ['demo', '--help']).exit_code == 0\n"
+        "for command in (['demo'], ['explain'], ['bench', 'strategies']):\n"
+        "    assert CliRunner().invoke(app, [*command, '--help']).exit_code == 0\n"
         "print([name for name in ('pyspark', 'matplotlib', 'pandas') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["strategies", "scaling", "dynamic"])
+def test_a_benchmark_names_the_strategies_there_are_when_one_is_unknown(command: str) -> None:
+    assert "--strategies" in tidegate("bench", command, "--help").stdout
+    result = tidegate("bench", command, "--smoke", "--strategies", "serial,fastest")
+    assert result.exit_code == 2
+    assert "'fastest' is not a strategy" in result.output and "ns-operation-eager" in result.output
 
 
 class TestStateLs:

@@ -24,7 +24,7 @@ from tidegate.foundation.errors import (
     StorageFailed,
     TidegateError,
 )
-from tidegate.operations.decision import Decision
+from tidegate.operations.decision import Chains, Decision, Families, Partitioned, Published
 from tidegate.operations.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -34,12 +34,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "Chains",
     "Decision",
     "DefinitionError",
     "Engine",
+    "Families",
     "InputError",
     "LimitExceeded",
     "Outcome",
+    "Partitioned",
+    "Published",
     "RecoveryImpossible",
     "StateOwned",
     "StorageCorrupted",

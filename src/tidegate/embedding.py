@@ -44,6 +44,7 @@ class Engine:
         strategy: Strategy = "adaptive",
         workers: int = 1,
         directory: str | None = None,
+        punctuation: int | None = None,
     ) -> None:
         """Make an engine.
 
@@ -54,18 +55,22 @@ class Engine:
                 the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost.
             workers: how many threads may run transactions.
             directory: where to keep the state; None keeps it in memory only.
+            punctuation: events that are scheduled together at most; None takes each `run` as a whole. It changes
+                speed and latency, never answers; `best_punctuation` estimates a good one.
         """
         check_strategy(strategy)
         if workers < 1:
             raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
+        if punctuation is not None and punctuation < 1:
+            raise DefinitionError(f"punctuation: required a number of at least 1, or None, got {punctuation!r}")
         self._program = build_program(transactions)
         self._lock = threading.RLock()
         self._kept = None
         self._memory = None
         if directory is None:
-            self._memory = EngineCore(self._program, strategy=strategy, workers=workers)
+            self._memory = EngineCore(self._program, strategy=strategy, workers=workers, punctuation=punctuation)
         else:
-            self._kept = VersionedEngine.open_embedded(self._program, directory, strategy=strategy, workers=workers)
+            self._kept = VersionedEngine.open_embedded(self._program, directory, strategy, workers, punctuation)
 
     @property
     def _core(self) -> EngineCore:
@@ -138,11 +143,26 @@ class Engine:
         """What the last run did; None before the first."""
         return self._core.last_batch
 
+    @property
+    def decisions(self) -> list[str]:
+        """The last choices of the adaptive strategy, each with the numbers that made it; the newest last."""
+        return list(self._core.runner.model.log)
+
+    def best_punctuation(self, latency_ms: float | None = None) -> int | None:
+        """Events for each batch: for the most throughput, or to stay within a latency; None before the first run.
+
+        Args:
+            latency_ms: what a batch may take; None looks for throughput.
+        """
+        return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
+
     def close(self) -> None:
-        """Let go of the directory, so that another engine may open it."""
+        """End the worker threads, and let go of the directory, so that another engine may open it."""
         with self._lock:
             if self._kept is not None:
                 self._kept.close()
+            if self._memory is not None:
+                self._memory.runner.workers.close()
 
     def __enter__(self) -> Engine:
         return self

@@ -190,22 +190,6 @@ def require_refusal_and_recovery(storage: Storage, reason: str) -> None:
     assert bytes(storage.read("after")) == b"y"
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 128 KiB; mounting one needs privileges that not every machine gives."""
-    mounted = tmp_path / "disk"
-    mounted.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=128k", "tidegate-test", str(mounted)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode:
-        pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
-    yield mounted
-    subprocess.run(["umount", str(mounted)], check=True)
-
-
 def test_a_full_disk_is_refused_and_leaves_no_trace(small_disk: Path) -> None:
     require_refusal_and_recovery(open_storage(str(small_disk / "state")), "No space left on device")
 

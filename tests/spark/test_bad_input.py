@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,23 @@ def test_a_query_that_failed_goes_on_after_the_cause_is_gone(spark: SparkSession
     drain(ledger(inbox.stream(spark), tmp_path / "place" / "state"), tmp_path)
     assert balances(spark, tmp_path / "place" / "state") == {1: 10}
     assert written(spark, tmp_path) == {1: (True, None, 10)}
+
+
+def test_a_full_disk_fails_the_batch_by_name_and_loses_nothing(
+    spark: SparkSession, tmp_path: Path, small_disk: Path
+) -> None:
+    """A state of 128 KiB fills up in the second batch; with room again, the same query goes on where it was."""
+    inbox = Inbox(tmp_path / "in")
+    inbox.add([put(1, 1, 10)])
+    drain(ledger(inbox.stream(spark), small_disk / "state"), tmp_path)
+    (small_disk / "other").write_bytes(b"x" * 80_000)
+    inbox.add([put(10 + key, key, 1) for key in range(10_000)])
+    with pytest.raises(StreamingQueryException, match="No space left on device"):
+        drain(ledger(inbox.stream(spark), small_disk / "state"), tmp_path)
+    assert balances(spark, small_disk / "state") == {1: 10}
+    assert written(spark, tmp_path) == {1: (True, None, 10)}
+    (small_disk / "other").unlink()
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    drain(ledger(inbox.stream(spark), small_disk / "state"), tmp_path)
+    assert balances(spark, small_disk / "state") == {key: 11 if key == 1 else 1 for key in range(10_000)}
+    assert len(written(spark, tmp_path)) == 10_001

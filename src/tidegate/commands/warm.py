@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -40,6 +42,7 @@ def _compile(show: Show) -> None:
     steps: list[tuple[str, Callable[[], object]]] = [
         ("the ledger, in the order of its events", lambda: _run_ledger(None)),
         ("the ledger, ordered by time", lambda: _run_ledger("ts")),
+        *((f"the ledger on two workers: {name}", partial(_run_ledger, "ts", strategy)) for name, strategy in _ways()),
     ]
     for done, (name, step) in enumerate(steps):
         show(name, done, len(steps))
@@ -47,12 +50,19 @@ def _compile(show: Show) -> None:
     show("", len(steps), len(steps))
 
 
-def _run_ledger(order_by: str | None) -> None:
+def _ways() -> list[tuple[str, Any]]:
+    """What the adaptive strategy chooses from; other strategies are compiled when they are first used."""
+    from tidegate.engine.adaptation.model import CANDIDATES
+
+    return [(str(candidate), candidate.strategy) for candidate in CANDIDATES if candidate.strategy != "serial"]
+
+
+def _run_ledger(order_by: str | None, strategy: Any = "serial") -> None:
     import tidegate as tg
     from tidegate.workloads import ledger
 
     generator = ledger.EventGenerator(ledger.LedgerSettings(accounts=10))
-    engine = tg.Engine(ledger.PROGRAM)
-    engine.load(ledger.Account, generator.opening())
-    engine.run(generator.batch(20), order_by=order_by)
-    engine.scan(ledger.Account)
+    with tg.Engine(ledger.PROGRAM, strategy=strategy, workers=1 if strategy == "serial" else 2) as engine:
+        engine.load(ledger.Account, generator.opening())
+        engine.run(generator.batch(20), order_by=order_by)
+        engine.scan(ledger.Account)

@@ -58,9 +58,10 @@ class VersionedEngine:
         keep_versions: int = 100,
         strategy: Strategy = "adaptive",
         workers: int = 1,
+        punctuation: int | None = None,
     ) -> None:
         self.program = program
-        self._strategy, self._workers = strategy, workers
+        self._strategy, self._workers, self._punctuation = strategy, workers, punctuation
         self._storage = open_storage(path) if isinstance(path, str) else path
         self._store = VersionStore(self._storage, keep_versions)
         self._core: EngineCore | None = None
@@ -69,10 +70,15 @@ class VersionedEngine:
 
     @classmethod
     def open_embedded(
-        cls, program: Program, path: str, strategy: Strategy = "adaptive", workers: int = 1
+        cls,
+        program: Program,
+        path: str,
+        strategy: Strategy = "adaptive",
+        workers: int = 1,
+        punctuation: int | None = None,
     ) -> VersionedEngine:
         """Open a state for an engine inside this process, at its newest version."""
-        engine = cls(program, path, strategy=strategy, workers=workers)
+        engine = cls(program, path, strategy=strategy, workers=workers, punctuation=punctuation)
         engine._owner = Owner.of_this_process(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine")
         ownership.claim(engine._storage, engine._owner)
         engine._store.refresh()
@@ -194,6 +200,8 @@ class VersionedEngine:
 
     def close(self) -> None:
         """Let go of the state."""
+        if self._core is not None:
+            self._core.runner.workers.close()
         if self._owner is not None:
             ownership.release(self._storage, self._owner.query)
 
@@ -260,7 +268,14 @@ class VersionedEngine:
         )
 
     def _new_core(self, layouts: tuple[TableLayout, ...]) -> EngineCore:
-        return EngineCore(self.program, layouts, track_changes=True, strategy=self._strategy, workers=self._workers)
+        return EngineCore(
+            self.program,
+            layouts,
+            track_changes=True,
+            strategy=self._strategy,
+            workers=self._workers,
+            punctuation=self._punctuation,
+        )
 
     def _newest_version(self) -> int:
         newest = self._store.newest()

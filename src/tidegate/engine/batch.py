@@ -40,6 +40,7 @@ class Batch:
         self.values: list[Bound] = []
         self.valid = np.zeros(size, np.bool_)
         self.results = [np.zeros(size, DTYPES[kind]) for kind in plan.result_arrays]
+        self.keep: object = None  # arrays whose addresses kernels hold while the batch lives
 
     def reason(self, text: str) -> int:
         """The status that stands for a reason."""

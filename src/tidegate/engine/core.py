@@ -35,6 +35,7 @@ from tidegate.engine.report import BatchReport
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
+from tidegate.foundation.interrupts import Interrupts
 from tidegate.foundation.jit import load_program
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import Kind, TableLayout, Value
@@ -61,6 +62,7 @@ class EngineCore:
         track_changes: bool = False,
         strategy: Strategy = "serial",
         workers: int = 1,
+        punctuation: int | None = None,
     ) -> None:
         self.program = program
         self.plan = program.plan
@@ -73,7 +75,7 @@ class EngineCore:
         self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
         self._touched: dict[str, list[Array]] = {}
         self._strings_limit = STRINGS_KEPT
-        self.runner = Runner(program, load_program(self.plan.source), self.tables, strategy, workers)
+        self.runner = Runner(program, load_program(self.plan.source), self.tables, strategy, workers, punctuation)
         self._use_strings(self.strings)
         offsets, data = string_buffers(pa.array(self.plan.names, pa.large_string()))
         words = [first_word(data, words_of(data), *span) for span in zip(offsets[:-1], np.diff(offsets), strict=True)]
@@ -105,14 +107,20 @@ class EngineCore:
             order: the positions of the events in the order in which to run them.
             refused: reasons with the events that they refuse before anything runs.
         """
+        with Interrupts() as interrupts:
+            return self._run(events, order, refused or {}, interrupts)
+
+    def _run(
+        self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], interrupts: Interrupts
+    ) -> pa.Table:
         started = time.perf_counter()
         if len(self.strings) > self._strings_limit and not self._touched:
             self._collect_strings()
-        batch = self._take_in(events, refused or {})
+        batch = self._take_in(events, refused)
         if order is None:
             order = np.arange(batch.size)
         bound = time.perf_counter()
-        execution = self.runner.run(batch, order)
+        execution = self.runner.run(batch, order, interrupts)
         executed = time.perf_counter()
         self._finish(batch)
         outcomes = batch.outcomes(events, self.strings)

@@ -84,6 +84,14 @@ class Partitioned:
 
 
 @dataclass(frozen=True, slots=True)
+class Families:
+    """Transactions that share rows run together on one worker, serially; those that share none side by side."""
+
+    def __str__(self) -> str:
+        return "families"
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """The published adaptive rule: thresholds over each batch's graph choose the decision."""
 
@@ -99,7 +107,7 @@ class Published:
 PARTITIONS_MAX = 62
 """The partitions that a transaction touches are the bits of one integer."""
 
-Strategy = str | Decision | Chains | Partitioned | Published
+Strategy = str | Decision | Chains | Families | Partitioned | Published
 
 DECISIONS: tuple[Decision, ...] = tuple(
     Decision(exploration, unit, abort)
@@ -112,7 +120,7 @@ DECISIONS: tuple[Decision, ...] = tuple(
 
 def check_strategy(strategy: object) -> None:
     """Raise DefinitionError unless this is a strategy."""
-    if isinstance(strategy, Decision | Chains | Partitioned | Published):
+    if isinstance(strategy, Decision | Chains | Families | Partitioned | Published):
         return
     if not isinstance(strategy, str) or strategy not in NAMES:
         raise DefinitionError(

@@ -118,9 +118,17 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
             del _engines[other]  # another program's rows of this state: never both at once
         while len(_engines) >= ENGINES_MAX:
             _engines.popitem(last=False)
-        engine = VersionedEngine(unpack(settings.payload), settings.path, keep_versions=settings.keep_versions)
+        engine = VersionedEngine(
+            unpack(settings.payload), settings.path, keep_versions=settings.keep_versions, workers=_processors()
+        )
     _engines[key] = engine
     return engine
+
+
+def _processors() -> int:
+    """How many processors Spark gives to a task: `spark.task.cpus`, 1 unless the user raised it."""
+    context = TaskContext.get()
+    return max(1, context.cpus()) if context is not None else 1
 
 
 def _identity(settings: TaskSettings, events: pa.Table, names: tuple[str, ...]) -> BatchIdentity:

@@ -3,19 +3,22 @@
 What goes in is measured, not assumed:
 
     cost          nanoseconds of one transaction, from a few of the batch's own, run first
-    conflict      how likely two transactions that are close in time touch the same row, from a sample
+    conflict      how likely two transactions write the same row, from a sample of the batch
     hot           the share of transactions that touch the hottest row, from the same sample
     operations    how many operations a transaction splits into
+    busiest       the share of the busiest worker, if related transactions stay together (`kernels.components`)
     workers       threads, but no more than processors
 
 A strategy's time is what it does besides running functions (its overhead, spread over the workers), and
 the functions' time divided by the workers that can be kept busy. Nobody can be busier than the chain of
 transactions on the hottest row allows; a strategy that makes workers wait in line loses what conflicts cost.
 
-    serial            n * cost
-    mvlk              n * (overhead + cost * (1 + conflict * waiting)) / workers, at least hot * n * cost
-    ns, whole         n * (overhead + cost) / workers,                            at least hot * n * cost
-    ns, split         the same with operations' overhead,                         at least hot * n * cost / operations
+    serial        n * cost
+    families      n * (overhead + cost * busiest): who is related is found by one worker
+    lock, mvlk    n * (overhead + cost * (1 + waiting * conflict * (workers - 1))) / workers
+    ns            n * (overhead + cost) / workers
+    ns, split     the same, with an overhead for every operation
+    all but serial take at least the hottest row's chain: hot * n * (overhead + cost) / operations in a chain's link
 
 Predictions are corrected by what the last batches of a strategy really took. A change of strategy must
 promise a gain (`HYSTERESIS`), else the choice would flap between equals.
@@ -26,7 +29,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from tidegate.operations.decision import Decision, Strategy
+from tidegate.operations.decision import Decision, Families, Strategy
 
 HYSTERESIS = 0.05
 """A new strategy must be predicted to be faster than the last one by this share."""
@@ -62,11 +65,14 @@ class Candidate:
 
 
 SERIAL = Candidate("serial", False, Overheads(0.0, 0.0, 0.0))
+FAMILIES = Candidate(Families(), False, Overheads(150_000.0, 120.0, 0.0))
 CANDIDATES: tuple[Candidate, ...] = (
     SERIAL,
-    Candidate("mvlk", False, Overheads(250_000.0, 150.0, 0.0, waiting=1.0)),
-    Candidate(_SIGNALS, False, Overheads(350_000.0, 250.0, 0.0)),
-    Candidate(_SIGNALS, True, Overheads(350_000.0, 100.0, 200.0)),
+    FAMILIES,
+    Candidate("lock", False, Overheads(400_000.0, 500.0, 0.0, waiting=2.0)),
+    Candidate("mvlk", False, Overheads(400_000.0, 600.0, 0.0, waiting=1.0)),
+    Candidate(_SIGNALS, False, Overheads(500_000.0, 700.0, 0.0)),
+    Candidate(_SIGNALS, True, Overheads(500_000.0, 300.0, 300.0)),
 )
 
 
@@ -80,6 +86,7 @@ class Workload:
     conflict: float
     hot: float
     workers: int
+    busiest: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +103,10 @@ class Choice:
         found = self.workload
         times = ", ".join(f"{name} {seconds * 1e3:.2f} ms" for name, seconds in self.predicted.items())
         return (
-            f"{found.transactions:,} transactions of {found.cost_ns / 1e3:.2f} us, "
+            f"{self.candidate}: {found.transactions:,} transactions of {found.cost_ns / 1e3:.2f} us, "
             f"{found.operations:.1f} operations each, conflict {found.conflict:.3f}, "
-            f"hottest row {found.hot:.3f}, {found.workers} workers; predicted: {times}"
+            f"hottest row {found.hot:.3f}, busiest family worker {found.busiest:.2f}, {found.workers} workers; "
+            f"predicted: {times}"
         )
 
 
@@ -120,7 +128,7 @@ class Model:
                 best = candidate
         choice = Choice(best, predicted, workload)
         self.last = str(best)
-        self.log.append(f"{best}: {choice.why}")
+        self.log.append(choice.why)
         return choice
 
     def learn(self, choice: Choice, seconds: float) -> None:
@@ -140,6 +148,8 @@ def predict(candidate: Candidate, workload: Workload) -> float:
     if candidate is SERIAL:
         return count * cost * 1e-9
     overheads, workers = candidate.overheads, workload.workers
+    if candidate is FAMILIES:
+        return (overheads.batch + count * (overheads.transaction + cost * max(workload.busiest, 1 / workers))) * 1e-9
     operations = workload.operations if candidate.split else 1.0
     overhead = overheads.transaction + overheads.operation * operations
     lost = 1.0 + overheads.waiting * workload.conflict * (workers - 1)

@@ -1,4 +1,4 @@
-"""What a batch looks like, from a sample of it: conflicts between neighbours, and the hottest row."""
+"""What a batch looks like, from a sample of it: how often transactions meet, and the hottest row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAMPLE_EVENTS = 1024
 
 
 def sample_conflicts(plan: ProgramPlan, batch: Batch, order: Array, start: int) -> tuple[float, float]:
-    """How likely two transactions share a row, and the share of transactions that touch the hottest one."""
+    """How likely two transactions write the same row, and the share of transactions that write the hottest one."""
     step = max(1, (len(order) - start) // SAMPLE_EVENTS)
     events = order[start::step][:SAMPLE_EVENTS]
     events = events[batch.status[events] == 0]

@@ -6,6 +6,7 @@ compiled, and as the way back when an operation on several workers needs plain P
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -17,10 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.engine.adaptation.model import CANDIDATES, SERIAL, Model, Workload, predict
+from tidegate.engine.adaptation.model import CANDIDATES, FAMILIES, SERIAL, Choice, Model, Workload, predict
+from tidegate.engine.adaptation.punctuation import Punctuation
 from tidegate.engine.adaptation.rule import THRESHOLDS, GraphProperties, decide
 from tidegate.engine.adaptation.sampling import sample_conflicts
 from tidegate.engine.batch import Batch
+from tidegate.engine.execution import families
 from tidegate.engine.execution.machine import set_up
 from tidegate.engine.execution.scheduler import Run, Scheduler
 from tidegate.engine.execution.serial import SerialRun
@@ -29,7 +32,8 @@ from tidegate.engine.execution.workers import Workers
 from tidegate.engine.planning.builder import GraphBuilder
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
-from tidegate.operations.decision import Chains, Decision, Partitioned, Published, Strategy
+from tidegate.foundation.interrupts import Interrupts
+from tidegate.operations.decision import Chains, Decision, Families, Partitioned, Published, Strategy
 from tidegate.operations.plan import Program
 
 Array = npt.NDArray[Any]
@@ -41,11 +45,18 @@ PIECE_EVENTS = 1 << 17
 ADAPTIVE_EVENTS_MIN = 64
 """Batches below this size run serially: starting workers takes longer."""
 
-PROBE_EVENTS, PROBE_EVENTS_MAX, PROBE_SECONDS = 16, 1024, 50e-6
-CALL_SECONDS = 12e-6  # what a call of the program takes besides its events
+PROBE_EVENTS, PROBE_EVENTS_MAX = 16, 1024
+PROBE_CALLS = 8
+"""A probe is long enough when it took so many times what the call alone takes."""
 
 SURE = 0.8
 """Serial is taken without a look at the rows if no other strategy can come near, even without any conflict."""
+
+LARGE_FAMILY = 0.7
+"""A family up to this share of a batch is worth a strategy of its own, beside that of all others."""
+
+UNRELATED_BATCHES = 8
+"""After a batch for which another strategy was better, families are not looked for in so many batches."""
 
 ESCAPE_BATCHES = 16
 """Batches that run serially after one that needed plain Python in the middle."""
@@ -70,9 +81,17 @@ class Runner:
     """Runs batches of one program on one set of tables."""
 
     def __init__(
-        self, program: Program, module: ModuleType, tables: Mapping[str, TableState], strategy: Strategy, workers: int
+        self,
+        program: Program,
+        module: ModuleType,
+        tables: Mapping[str, TableState],
+        strategy: Strategy,
+        workers: int,
+        punctuation: int | None = None,
     ) -> None:
         self._program, self._module, self._tables = program, module, tables
+        self._interval = punctuation
+        self.punctuation = Punctuation()
         self.plan = program.plan
         self.strategy = strategy
         self.workers = Workers(workers)
@@ -82,14 +101,30 @@ class Runner:
         self._warned: set[str] = set()
         self._escaping = 0
         self._cost_us, self._abort_ratio = 0.0, 0.0
+        self._cost_ns, self._call_seconds = 0.0, 0.0
+        self._interrupts = Interrupts()
+        self._skip_families = 0
+        self._first_piece = True
 
     def use_strings(self, strings: StringPool) -> None:
         """Strings have other numbers from now on."""
         self.serial = SerialRun(self._program, self._module, self._tables, strings)
 
-    def run(self, batch: Batch, order: Array) -> Execution:
-        """Run all events of a batch."""
-        if batch.size == 0 or self.strategy == "serial":
+    def run(self, batch: Batch, order: Array, interrupts: Interrupts) -> Execution:
+        """Run all events of a batch, cut into pieces where an interval was set."""
+        self._interrupts = interrupts
+        interval = self._interval or max(len(order), 1)
+        executions = []
+        for begin in range(0, max(len(order), 1), interval):
+            piece = order[begin : begin + interval]
+            began = time.perf_counter()
+            self._first_piece = begin == 0
+            executions.append(self._run_piece_of(batch, piece))
+            self.punctuation.add(len(piece), time.perf_counter() - began)
+        return executions[0] if len(executions) == 1 else _joined(executions)
+
+    def _run_piece_of(self, batch: Batch, order: Array) -> Execution:
+        if len(order) == 0 or self.strategy == "serial":
             return self._run_serially(batch, order, 0, "the strategy is serial")
         if self.strategy == "adaptive" and self.workers.count == 1:
             return self._run_serially(batch, order, 0, "there is one worker")
@@ -98,11 +133,14 @@ class Runner:
             return self._run_serially(batch, order, 0, interpreted)
         if self.strategy == "adaptive":
             return self._run_adaptively(batch, order)
+        if isinstance(self.strategy, Families):
+            found = families.find(self._builder, batch, order, 0, self.workers.count)
+            return self._run_families(batch, found, "as asked")
         return self._run_in_pieces(batch, order, 0, self.strategy, _splits(self.strategy), "as asked")
 
     def _run_serially(self, batch: Batch, order: Array, start: int, why: str) -> Execution:
         began = time.perf_counter()
-        interpreted = self.serial.run(batch, order, start, batch.size)
+        interpreted = self.serial.run(batch, order, start, len(order))
         return Execution("serial", interpreted=interpreted, why=why, seconds={"execute": time.perf_counter() - began})
 
     def _interpreted_transaction(self, batch: Batch) -> str | None:
@@ -119,42 +157,118 @@ class Runner:
     # --- adaptive ---------------------------------------------------------------------------------------------
 
     def _run_adaptively(self, batch: Batch, order: Array) -> Execution:
-        if batch.size < ADAPTIVE_EVENTS_MIN:
+        if len(order) < ADAPTIVE_EVENTS_MIN:
             return self._run_serially(batch, order, 0, f"fewer than {ADAPTIVE_EVENTS_MIN} events")
         if self._escaping > 0:
             self._escaping -= 1
             return self._run_serially(batch, order, 0, "operations of recent batches needed plain Python")
+        began = time.perf_counter()
         probed, cost_ns, interpreted = self._probe(batch, order)
+        probe_seconds = time.perf_counter() - began
         workers = min(self.workers.count, len(os.sched_getaffinity(0)))
-        rest = batch.size - probed
-        cheap = Workload(rest, cost_ns, 1.0, 0.0, 0.0, workers)
+        rest = len(order) - probed
+        cheap = Workload(rest, cost_ns, 1.0, 0.0, 0.0, workers, busiest=0.0)
         if predict(SERIAL, cheap) <= min(predict(c, cheap) for c in CANDIDATES if c is not SERIAL) * SURE:
             execution = self._run_serially(batch, order, probed, f"functions take {cost_ns:.0f} ns: nothing to gain")
-            return replace(execution, interpreted=execution.interpreted + interpreted)
+            return replace(
+                execution,
+                interpreted=execution.interpreted + interpreted,
+                seconds={"probe": probe_seconds, **execution.seconds},
+            )
         conflict, hot = sample_conflicts(self.plan, batch, order, probed)
         workload = Workload(rest, cost_ns, self._operations(batch), conflict, hot, workers)
-        choice = self.model.choose(workload, allow_split=any(self.plan.slices))
         began = time.perf_counter()
-        if choice.candidate is SERIAL:
-            execution = self._run_serially(batch, order, probed, choice.why)
-        else:
-            candidate = choice.candidate
-            execution = self._run_in_pieces(batch, order, probed, candidate.strategy, candidate.split, choice.why)
-        self.model.learn(choice, time.perf_counter() - began)
-        return replace(execution, interpreted=execution.interpreted + interpreted)
+        related = self._related(batch, order, probed)
+        if related is not None:
+            workload = replace(workload, busiest=related.imbalance)
+        relate_seconds = time.perf_counter() - began
+        choice = self.model.choose(workload, allow_split=any(self.plan.slices))
+        if related is not None and choice.candidate is not FAMILIES:
+            self._skip_families = UNRELATED_BATCHES
+        began = time.perf_counter()
+        execution = self._run_choice(batch, order, probed, choice, related)
+        if execution.why == choice.why:  # else it ended in another way than was chosen
+            self.model.learn(choice, time.perf_counter() - began)
+        return replace(
+            execution,
+            interpreted=execution.interpreted + interpreted,
+            seconds={"probe": probe_seconds, "relate": relate_seconds, **execution.seconds},
+        )
+
+    def _related(self, batch: Batch, order: Array, start: int) -> families.Families | None:
+        """The families of a batch; None if recent batches were better off with another strategy."""
+        if self._skip_families > 0:
+            self._skip_families -= 1
+            return None
+        return families.find(self._builder, batch, order, start, self.workers.count)
+
+    def _run_choice(
+        self, batch: Batch, order: Array, start: int, choice: Choice, related: families.Families | None
+    ) -> Execution:
+        candidate = choice.candidate
+        if candidate is SERIAL:
+            return self._run_serially(batch, order, start, choice.why)
+        if candidate is FAMILIES:
+            assert related is not None
+            return self._run_families(batch, related, choice.why)
+        if related is not None and related.largest < related.transactions * LARGE_FAMILY and related.count > 1:
+            return self._run_apart(batch, order, start, choice)
+        execution = self._run_in_pieces(batch, order, start, candidate.strategy, candidate.split, choice.why)
+        return replace(execution, strategy=str(candidate)) if execution.why == choice.why else execution
+
+    def _run_families(self, batch: Batch, related: families.Families, why: str) -> Execution:
+        began = time.perf_counter()
+        interpreted = families.run(related, self.workers, self.serial, batch)
+        self._raise_error_of_plain_program()
+        return Execution(
+            str(FAMILIES.strategy),
+            self.workers.count,
+            interpreted=interpreted,
+            why=why,
+            seconds={"execute": time.perf_counter() - began},
+            properties={"families": related.count, "largest family": related.largest},
+        )
+
+    def _run_apart(self, batch: Batch, order: Array, start: int, choice: Choice) -> Execution:
+        """Two strategies for one batch: the largest family as chosen, all others each on one worker."""
+        related = families.find(self._builder, batch, order, start, self.workers.count, leave_largest=True)
+        others = self._run_families(batch, related, choice.why)
+        candidate, largest = choice.candidate, order[related.leftover]
+        execution = self._run_in_pieces(batch, largest, 0, candidate.strategy, candidate.split, choice.why, apart=True)
+        return replace(
+            execution,
+            strategy=f"families + {candidate}",
+            interpreted=execution.interpreted + others.interpreted,
+            seconds=_added(execution.seconds, others.seconds),
+            properties={**execution.properties, **others.properties},
+        )
 
     def _probe(self, batch: Batch, order: Array) -> tuple[int, float, int]:
-        """Run the first events serially: how many, nanoseconds of each, and how many plain Python ran."""
-        position, interpreted, step, seconds = 0, 0, PROBE_EVENTS, 0.0
+        """Run the first events serially: how many, nanoseconds of each, and how many plain Python ran.
+
+        What earlier batches cost says how many events make a good measurement.
+        """
+        call, step = self._call_seconds, PROBE_EVENTS
+        if call == 0.0:
+            self._timed_run(batch, order, 0, 0)  # the first call loads the program
+            call = self._timed_run(batch, order, 0, 0)[0]
+        elif self._cost_ns > 0.0:
+            step = int(min(max(PROBE_CALLS * call / self._cost_ns * 1e9, PROBE_EVENTS), PROBE_EVENTS_MAX))
+        position, interpreted = 0, 0
         while True:
-            stop = min(position + step, batch.size)
-            began = time.perf_counter()
-            interpreted += self.serial.run(batch, order, position, stop)
-            seconds = time.perf_counter() - began
-            count, position = stop - position, stop
-            if seconds > PROBE_SECONDS or step >= PROBE_EVENTS_MAX or position == batch.size:
-                return position, max(seconds - CALL_SECONDS, 0.0) / max(count, 1) * 1e9, interpreted
-            step *= 8
+            stop = min(position + step, len(order))
+            seconds, found = self._timed_run(batch, order, position, stop)
+            count, position, interpreted = stop - position, stop, interpreted + found
+            if seconds > PROBE_CALLS / 2 * call or step >= PROBE_EVENTS_MAX or position == len(order):
+                self._cost_ns = max(seconds - call, 0.0) / max(count, 1) * 1e9
+                self._call_seconds = call
+                return position, self._cost_ns, interpreted
+            step *= 4
+
+    def _timed_run(self, batch: Batch, order: Array, start: int, stop: int) -> tuple[float, int]:
+        began = time.perf_counter()
+        interpreted = self.serial.run(batch, order, start, stop)
+        return time.perf_counter() - began, interpreted
 
     def _operations(self, batch: Batch) -> float:
         """Operations per transaction if all that can be split are split."""
@@ -166,18 +280,30 @@ class Runner:
     # --- on several workers -----------------------------------------------------------------------------------
 
     def _run_in_pieces(
-        self, batch: Batch, order: Array, start: int, strategy: Strategy, split: bool, why: str
+        self,
+        batch: Batch,
+        order: Array,
+        start: int,
+        strategy: Strategy,
+        split: bool,
+        why: str,
+        apart: bool = False,
     ) -> Execution:
         """Run events in pieces of bounded memory, each with a graph of its own."""
-        if isinstance(strategy, Decision) and strategy.abort == "lazy" and not self._may_speculate():
-            strategy = replace(strategy, abort="eager")
-            why += "; eager, because a loop may not end on values that are taken back"
+        if not self._may_speculate(batch):
+            if isinstance(strategy, Decision) and strategy.abort == "lazy":
+                strategy = replace(strategy, abort="eager")
+                why += "; eager, because a loop may not end on values that are taken back"
+            elif isinstance(strategy, Chains) or strategy == "chains":
+                split = False
+                why += "; whole transactions, because a loop may not end on values that are taken back"
         seconds: dict[str, float] = {}
         properties: dict[str, float] = {}
         used = strategy
-        for begin in range(start, batch.size, PIECE_EVENTS):
-            end = min(begin + PIECE_EVENTS, batch.size)
-            run = self._run_piece(batch, order[:end], begin, _in_full(strategy), split)
+        for begin in range(start, len(order), PIECE_EVENTS):
+            end = min(begin + PIECE_EVENTS, len(order))
+            alone = begin == 0 and not apart and self._first_piece
+            run = self._run_piece(batch, order[:end], begin, _in_full(strategy), split, alone)
             if run is None:
                 batch.valid[order[begin:]] = False
                 self._escaping = ESCAPE_BATCHES
@@ -192,7 +318,9 @@ class Runner:
         decision = used if isinstance(used, Decision) else None
         return Execution(str(strategy), self.workers.count, decision, why=why, seconds=seconds, properties=properties)
 
-    def _run_piece(self, batch: Batch, order: Array, start: int, strategy: Strategy, split: bool) -> Run | None:
+    def _run_piece(
+        self, batch: Batch, order: Array, start: int, strategy: Strategy, split: bool, may_stop: bool
+    ) -> Run | None:
         """Run one piece; None if it needs plain Python, and then nothing of it happened."""
         began = time.perf_counter()
         plan = self._builder.build(batch, order, start, split)
@@ -202,17 +330,21 @@ class Runner:
             run = self._scheduler.start(plan, bench)
             run.seconds["construct"] = built - began
             run.properties |= self._scheduler.properties(plan)
-            run.strategy = self._by_rule(run, strategy) if isinstance(strategy, Published) else strategy
-            self._scheduler.execute(run, run.strategy)
+            run.strategy = self._by_rule(batch, run, strategy) if isinstance(strategy, Published) else strategy
+            # While nothing of the batch has happened, an interrupt can stop it; later it goes through.
+            with self._interrupts.stop_with(run.interrupt) if may_stop else contextlib.nullcontext():
+                self._scheduler.execute(run, run.strategy)
             if not run.stopped:
                 self._scheduler.finish(run, batch)
                 self._learn(run)
         finally:
             self._builder.forget(plan)
         self._raise_error_of_plain_program()
+        if run.interrupted:
+            raise KeyboardInterrupt
         return None if run.stopped else run
 
-    def _by_rule(self, run: Run, rule: Published) -> Decision:
+    def _by_rule(self, batch: Batch, run: Run, rule: Published) -> Decision:
         """What the published rule decides for a graph, with costs and aborts of the batches before."""
         found = run.properties
         decision = decide(
@@ -228,7 +360,7 @@ class Runner:
             ),
             THRESHOLDS[rule.thresholds],
         )
-        return decision if self._may_speculate() else replace(decision, abort="eager")
+        return decision if self._may_speculate(batch) else replace(decision, abort="eager")
 
     def _learn(self, run: Run) -> None:
         """Remember what operations cost and how many transactions abort."""
@@ -240,8 +372,10 @@ class Runner:
             self._abort_ratio = float(np.count_nonzero(run.progress.failure)) / run.plan.transactions
         run.properties |= {"operation us": self._cost_us, "abort ratio": self._abort_ratio}
 
-    def _may_speculate(self) -> bool:
-        return all(plan.speculative for plan in self.plan.transactions)
+    def _may_speculate(self, batch: Batch) -> bool:
+        """Whether every transaction of the batch ends, whatever values it sees."""
+        there = np.bincount(batch.kinds[batch.status == 0], minlength=len(self.plan.transactions))
+        return all(plan.speculative for plan, count in zip(self.plan.transactions, there, strict=True) if count)
 
     def _raise_error_of_plain_program(self) -> None:
         error = getattr(self._module.operate, "error", None)
@@ -251,6 +385,21 @@ class Runner:
 
 
 _LARGEST = ("longest chain", "layers", "graph bytes", "redo rounds", "skew", "operation us", "abort ratio")
+
+
+def _joined(executions: list[Execution]) -> Execution:
+    """One report for the pieces of a batch: sums, and what the last piece chose."""
+    seconds: dict[str, float] = {}
+    for execution in executions:
+        seconds = _added(seconds, execution.seconds)
+    names = dict.fromkeys(execution.strategy for execution in executions)
+    return replace(
+        executions[-1],
+        strategy=", ".join(names),
+        interpreted=sum(execution.interpreted for execution in executions),
+        seconds=seconds,
+        properties={**executions[-1].properties, "pieces": len(executions)},
+    )
 
 
 def _splits(strategy: Strategy) -> bool:

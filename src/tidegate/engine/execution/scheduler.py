@@ -6,7 +6,7 @@ A scheduling decision is three values, and each picks one small part here: `_EXP
 `_make_units` for the unit, `_settle_aborts` for the abort handling. The baselines have kernels of their own.
 
 Rows are changed at the very end, by `install`, when all is known: until then everything happened in
-versions. A baseline that works in place keeps a copy of the rows first. So a batch that stops half-way
+versions. A baseline that works in place keeps a copy of the rows first. So a run that stops half-way
 (an operation needs plain Python; the user interrupts) leaves the rows as they were.
 """
 
@@ -52,6 +52,10 @@ ROUNDS_MAX = 4
 """Explorations after which what is still unsettled is repaired by one worker, in the order of time."""
 
 
+PARALLEL_ACCESSES = 1 << 13
+"""Below so many accesses one worker installs the versions alone."""
+
+
 @dataclass(slots=True)
 class Run:
     """One batch on its way through the scheduler: what it is made of, and what was measured."""
@@ -67,6 +71,11 @@ class Run:
     def stopped(self) -> bool:
         """Whether an operation needs plain Python, so that nothing of this run counts."""
         return bool(self.progress.control[STOP] != RUNNING)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped it."""
+        return bool(self.progress.control[STOP] == INTERRUPTED)
 
     def interrupt(self) -> None:
         """Ask all workers to stop."""
@@ -84,16 +93,21 @@ class Scheduler:
     def start(self, plan: Plan, bench: Bench) -> Run:
         """A run in which nothing happened yet."""
         transactions, operations = plan.transactions, plan.operations
+        take = self._builder.memory.take
         progress = Progress(
             control=np.zeros(CONTROL_WORDS, np.int64),
             pending=np.empty(0, np.int32),
-            state=np.zeros(operations, np.int8),
-            active=np.ones(operations, np.int8),
-            operation_failure=np.zeros(operations, np.int64),
-            failure=np.zeros(transactions, np.int64),
-            remaining=np.diff(plan.graph.operation_first).astype(np.int32),
-            aborted=np.zeros(transactions, np.int8),
+            state=take("state", operations, np.int8),
+            active=take("active", operations, np.int8),
+            operation_failure=take("operation_failure", operations, np.int64),
+            failure=take("failure", transactions, np.int64),
+            remaining=take("remaining", transactions, np.int32),
+            aborted=take("aborted", transactions, np.int8),
         )
+        for zeroed in (progress.state, progress.operation_failure, progress.failure, progress.aborted):
+            zeroed[:] = 0
+        progress.active[:] = 1
+        np.subtract(plan.graph.operation_first[1:], plan.graph.operation_first[:-1], out=progress.remaining)
         return Run(plan, bench, progress)
 
     def execute(self, run: Run, strategy: Strategy) -> None:
@@ -163,15 +177,22 @@ class Scheduler:
     def _one_worker(self, run: Run, action: Callable[[], Any]) -> Any:
         found: list[Any] = []
         single = _FirstOnly(action, found)
-        self._workers.run(single, run.interrupt)
+        self._workers.run(single)
         return found[0]
 
     def _install(self, run: Run) -> None:
         if run.stopped:
             return
         began = time.perf_counter()
-        plan = run.plan
-        aborts.install(plan.shapes, plan.graph, run.progress, run.bench.machine, self._builder.latest_write)
+        plan, machine, latest = run.plan, run.bench.machine, self._builder.latest_write
+        total = len(plan.graph.slot)
+        if total < PARALLEL_ACCESSES:
+            aborts.install(plan.shapes, plan.graph, run.progress, machine, latest, 0, total)
+        else:
+            edges = [total * n // self._workers.count for n in range(self._workers.count + 1)]
+            self._workers.run(
+                lambda w: aborts.install(plan.shapes, plan.graph, run.progress, machine, latest, edges[w], edges[w + 1])
+            )
         run.seconds["install"] = time.perf_counter() - began
 
     # --- baselines -------------------------------------------------------------------------------------------
@@ -188,14 +209,12 @@ class Scheduler:
             cursor = units.member_first[:-1].copy()
             if strategy.placement == "shared-nothing":
                 self._workers.run(
-                    lambda w: baselines.walk_own_chains(graph, units, progress, machine, w, count, cursor),
-                    run.interrupt,
+                    lambda w: baselines.walk_own_chains(graph, units, progress, machine, w, count, cursor)
                 )
             else:
                 taken = np.zeros(groups, np.int32)
                 self._workers.run(
-                    lambda w: baselines.walk_any_chain(graph, units, progress, machine, w, count, cursor, taken),
-                    run.interrupt,
+                    lambda w: baselines.walk_any_chain(graph, units, progress, machine, w, count, cursor, taken)
                 )
 
         self._timed(run, "explore", walk)
@@ -213,9 +232,7 @@ class Scheduler:
             self._timed(
                 run,
                 "explore",
-                lambda: self._workers.run(
-                    lambda w: baselines.run_multiversion_locked(graph, progress, machine, w), run.interrupt
-                ),
+                lambda: self._workers.run(lambda w: baselines.run_multiversion_locked(graph, progress, machine, w)),
             )
             self._install(run)
             return
@@ -224,7 +241,7 @@ class Scheduler:
         task = self._in_place(run, strategy)
         run.seconds["units"] = time.perf_counter() - began
         try:
-            self._timed(run, "explore", lambda: self._workers.run(task, run.interrupt))
+            self._timed(run, "explore", lambda: self._workers.run(task))
         finally:
             if run.stopped:
                 baselines.restore_rows(shapes, graph, machine, latest)
@@ -264,10 +281,11 @@ class Scheduler:
         action()
         run.seconds[name] = run.seconds.get(name, 0.0) + time.perf_counter() - began
 
-    @staticmethod
-    def properties(plan: Plan) -> dict[str, float]:
+    def properties(self, plan: Plan) -> dict[str, float]:
         """What the graph looks like: dependencies of each kind, and how unevenly writes spread over rows."""
-        writes, temporal, parametric, logical, longest = measure(plan.graph, np.empty(len(plan.graph.slot), np.int32))
+        writes, temporal, parametric, logical, longest = measure(
+            plan.graph, self._builder.memory.take("lengths", len(plan.graph.slot), np.int32)
+        )
         rows = writes - temporal
         skew = math.log(longest * rows / writes) / math.log(rows) if rows > 1 and longest * rows > writes else 0.0
         return {
@@ -343,7 +361,7 @@ def _explore_layers(workers: Workers, run: Run, units: Units, eager: bool, kerne
     layers = (order, first[: depth + 1])
     ready = _ready_lists(workers, units)
     count = workers.count
-    workers.run(lambda w: kernel(graph, units, progress, machine, eager, w, count, layers, ready[w]), run.interrupt)
+    workers.run(lambda w: kernel(graph, units, progress, machine, eager, w, count, layers, ready[w]))
 
 
 def _explore_breadth_first(workers: Workers, run: Run, units: Units, eager: bool) -> None:
@@ -362,10 +380,7 @@ def _explore_by_signals(workers: Workers, run: Run, units: Units, eager: bool) -
     execution.hand_out(progress, workers.count, stacks)
     ready = _ready_lists(workers, units)
     count = workers.count
-    workers.run(
-        lambda w: execution.explore_ns(graph, units, progress, machine, eager, w, count, stacks, ready[w]),
-        run.interrupt,
-    )
+    workers.run(lambda w: execution.explore_ns(graph, units, progress, machine, eager, w, count, stacks, ready[w]))
 
 
 _EXPLORERS: dict[str, Callable[[Workers, Run, Units, bool], None]] = {

@@ -7,6 +7,7 @@ program returns its position, the interpreter runs it, and the program goes on b
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -38,6 +39,7 @@ class SerialRun:
         self._interpreter = Interpreter(program, dict(tables), strings)
         self._compiled = [plan.compiled for plan in self.plan.transactions]
         self._plain = is_uncompiled()
+        self._one_at_a_time = threading.Lock()
 
     def run(self, batch: Batch, order: Array, start: int, stop: int) -> int:
         """Run the events at positions `start` to `stop` of the order; returns how many plain Python ran."""
@@ -56,7 +58,8 @@ class SerialRun:
                 while position < stop:  # what is never compiled needs no call of `run` in between
                     event = int(order[position])
                     if batch.status[event] == 0:
-                        self._interpreter.run(batch, event)
+                        with self._one_at_a_time:  # several workers may run families of this batch
+                            self._interpreter.run(batch, event)
                         interpreted += 1
                     position += 1
                     if position < stop and self._compiled[batch.kinds[order[position]]]:

@@ -13,7 +13,7 @@ depends on nothing that can change, the second on nothing but the first, and so 
 
 from __future__ import annotations
 
-from tidegate.engine.kernels.lifecycle import ABORTED, BLOCKED, EXECUTED
+from tidegate.engine.kernels.lifecycle import ABORTED, BLOCKED, EXECUTED, READY
 from tidegate.engine.kernels.operation import RUNNING, STOP, copy_row, perform
 from tidegate.foundation.atomics import load
 from tidegate.foundation.jit import generated, kernel
@@ -39,6 +39,16 @@ def _first_failure(graph, progress, transaction):  # type: ignore[no-untyped-def
     return found
 
 
+@generated
+def _waits(graph, active, operation):  # type: ignore[no-untyped-def]
+    """Whether something that an operation reads from runs again."""
+    for access in range(graph.access_first[operation], graph.access_first[operation + 1]):
+        link = graph.link[access]
+        if graph.alias[access] == access and link >= 0 and active[graph.operation[link]]:
+            return True
+    return False
+
+
 @kernel
 def take_back(graph, progress):  # type: ignore[no-untyped-def]
     """Abort what failed, un-abort what no longer fails; `active` becomes all that must run again for it.
@@ -54,9 +64,9 @@ def take_back(graph, progress):  # type: ignore[no-untyped-def]
         progress.failure[transaction] = found
         progress.aborted[transaction] = found != 0
         for operation in range(graph.operation_first[transaction], graph.operation_first[transaction + 1]):
-            again += active[operation]
             if active[operation]:
-                progress.state[operation] = BLOCKED
+                again += 1
+                progress.state[operation] = BLOCKED if _waits(graph, active, operation) else READY
             if changed or active[operation]:
                 _mark_readers(graph, operation, active)
     return again
@@ -94,9 +104,9 @@ def repair(graph, progress, machine, worker):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def install(shapes, graph, progress, machine, latest_write):  # type: ignore[no-untyped-def]
-    """Copy every row's newest version that was not aborted to the row itself."""
-    for access in range(graph.slot.shape[0]):
+def install(shapes, graph, progress, machine, latest_write, start, stop):  # type: ignore[no-untyped-def]
+    """Copy every row's newest version that was not aborted to the row itself; for some accesses."""
+    for access in range(start, stop):
         if not graph.write[access] or graph.alias[access] != access:
             continue
         row = shapes.row_base[graph.table[access]] + graph.slot[access]

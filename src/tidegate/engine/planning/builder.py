@@ -37,6 +37,30 @@ PARALLEL_EVENTS = 1 << 13
 """Below so many events one worker builds the graph alone: starting the others takes longer."""
 
 
+_GRAPH_TYPES: dict[str, Any] = {
+    "event": np.int64,
+    "table": np.int8,
+    "slot": np.int64,
+    "write": np.int8,
+    "version": np.int64,
+    "now": np.int64,
+}
+
+
+class Memory:
+    """Arrays that one batch after the other uses: fresh memory costs a page fault every 4 KiB."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def take(self, name: str, size: int, kind: Any) -> Array:
+        """An array with whatever the last user of the name left in it."""
+        found = self._arrays.get(name)
+        if found is None or len(found) < size:
+            found = self._arrays[name] = np.empty(size + size // 4, kind)
+        return found[:size]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The graph of one batch, and what belongs to it until the batch is over."""
@@ -71,6 +95,7 @@ class GraphBuilder:
         self._workers = workers
         self._kinds = _kind_shapes(plan)
         self._slices = _slice_shapes(plan)
+        self.memory = Memory()
         self.latest_write = np.empty(0, np.int32)
         self.latest = np.empty(0, np.int32)
         self.group_of_row = np.empty(0, np.int32)
@@ -78,11 +103,9 @@ class GraphBuilder:
     def build(self, batch: Batch, order: Array, start: int, split: bool) -> Plan:
         """The graph of the events from position `start` of their order on."""
         ranges = self._ranges(start, len(order))
-        choice = np.empty(len(order), np.int8)
+        choice = self.memory.take("choice", len(order), np.int8)
         counts = np.zeros((len(ranges), VERSIONS + len(self._tables) + 8), np.int64)
-        offsets = [
-            None if bound.offsets is None else bound.offsets.astype(np.int64, copy=False) for bound in batch.rows
-        ]
+        offsets = _offsets(batch)
         shapes = self._shapes(batch, offsets, np.zeros(len(self._tables), np.int64))
         self._each(
             ranges,
@@ -93,7 +116,7 @@ class GraphBuilder:
         totals = counts.sum(axis=0)
         lent = [table.lend(int(totals[VERSIONS + n])) for n, table in enumerate(self._tables)]
         shapes = self._shapes(batch, offsets, self._row_bases())
-        graph = _new_graph(int(totals[TRANSACTIONS]), int(totals[OPERATIONS]), int(totals[ACCESSES]))
+        graph = self._new_graph(int(totals[TRANSACTIONS]), int(totals[OPERATIONS]), int(totals[ACCESSES]))
         following = np.cumsum(counts, axis=0) - counts
         following[:, VERSIONS : VERSIONS + len(lent)] += np.array(lent)
         partitions = 1 if len(ranges) == 1 else _power_of_two(4 * len(ranges))
@@ -106,12 +129,33 @@ class GraphBuilder:
             ),
         )
         shares = self._shares(partitions) if len(ranges) > 1 else [(0, 1)]
-        self._each(
-            shares,
-            lambda w, begin, end: link_partitions(shapes, graph, heads, begin, end, self.latest_write, self.latest),
-        )
+        try:
+            self._each(
+                shares,
+                lambda w, begin, end: link_partitions(shapes, graph, heads, begin, end, self.latest_write, self.latest),
+            )
+        except BaseException:  # nobody knows how far it came
+            self.latest_write[:] = self.latest[:] = -1
+            raise
         versions = {name: int(totals[VERSIONS + n]) for n, name in enumerate(self._names)}
         return Plan(shapes, graph, versions, (batch, offsets))
+
+    def _new_graph(self, transactions: int, operations: int, accesses: int) -> Graph:
+        sizes = {"event": transactions, "operation_first": transactions + 1, "kind": operations}
+        sizes |= {"transaction": operations, "access_first": operations + 1}
+        graph = Graph._make(
+            self.memory.take(name, sizes.get(name, accesses), _GRAPH_TYPES.get(name, np.int32))
+            for name in Graph._fields
+        )
+        graph.operation_first[-1] = operations
+        graph.access_first[-1] = accesses
+        return graph
+
+    def shapes(self, batch: Batch) -> Shapes:
+        """The program's shapes with a batch's slots, for kernels that need no graph."""
+        offsets = _offsets(batch)
+        batch.keep = offsets
+        return self._shapes(batch, offsets, self._row_bases())
 
     def forget(self, plan: Plan) -> None:
         """The batch is over: its marks and its versions go."""
@@ -150,6 +194,10 @@ class GraphBuilder:
         return Shapes._make((*self._kinds, *self._slices, slots, starts, bases))
 
 
+def _offsets(batch: Batch) -> list[Array | None]:
+    return [None if bound.offsets is None else bound.offsets.astype(np.int64, copy=False) for bound in batch.rows]
+
+
 def _kind_shapes(plan: ProgramPlan) -> tuple[Array, ...]:
     first, rows, tables, writes = [0], [], [], []
     numbers = {layout.name: number for number, layout in enumerate(plan.tables)}
@@ -170,29 +218,6 @@ def _kind_shapes(plan: ProgramPlan) -> tuple[Array, ...]:
 def _slice_shapes(plan: ProgramPlan) -> tuple[Array, Array]:
     first = np.cumsum([0, *(len(kinds) for kinds in plan.slices)]).astype(np.int64)
     return first, np.array([kind for kinds in plan.slices for kind in kinds], np.int64)
-
-
-def _new_graph(transactions: int, operations: int, accesses: int) -> Graph:
-    graph = Graph(
-        event=np.empty(transactions, np.int64),
-        operation_first=np.empty(transactions + 1, np.int32),
-        kind=np.empty(operations, np.int32),
-        transaction=np.empty(operations, np.int32),
-        access_first=np.empty(operations + 1, np.int32),
-        operation=np.empty(accesses, np.int32),
-        table=np.empty(accesses, np.int8),
-        slot=np.empty(accesses, np.int64),
-        write=np.empty(accesses, np.int8),
-        version=np.empty(accesses, np.int64),
-        link=np.empty(accesses, np.int32),
-        alias=np.empty(accesses, np.int32),
-        reader_first=np.empty(accesses, np.int32),
-        reader_next=np.empty(accesses, np.int32),
-        now=np.empty(accesses, np.int64),
-    )
-    graph.operation_first[-1] = operations
-    graph.access_first[-1] = accesses
-    return graph
 
 
 def _power_of_two(least: int) -> int:

@@ -1,0 +1,67 @@
+"""Ctrl-C at a moment that suits: a batch happens as a whole or not at all.
+
+Python raises KeyboardInterrupt between any two instructions, also in the middle of changing rows. Inside
+this block an interrupt is only noted; whoever can still stop without a trace says how (`stop_with`). When
+the block is left, the interrupt is raised as if it had come then.
+
+    with Interrupts() as interrupts:
+        with interrupts.stop_with(stop):     # nothing has happened yet: stop() undoes the rest
+            ...
+        ...                                  # from here on it goes through to the end
+    # KeyboardInterrupt is raised here
+
+Only the main thread gets signals in Python, so elsewhere the block does nothing. A handler of the user's
+own is called in place of Python's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupts:
+    """Notes SIGINT while the block runs."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._stop: Callable[[], None] | None = None
+        self._before: Any = None
+        self._frame: FrameType | None = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGINT)
+            if callable(before):
+                self._before = before
+                signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is None:
+            return
+        signal.signal(signal.SIGINT, self._before)
+        if self.requested:
+            self._before(signal.SIGINT, self._frame)
+
+    @contextlib.contextmanager
+    def stop_with(self, stop: Callable[[], None]) -> Iterator[None]:
+        """An interrupt in this block calls `stop` at once."""
+        self._stop = stop
+        try:
+            if self.requested:
+                stop()
+            yield
+        finally:
+            self._stop = None
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.requested, self._frame = True, frame
+        if self._stop is not None:
+            self._stop()
