@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+hypothesis.settings.register_profile("tidegate", deadline=None)  # a first call may compile
+hypothesis.settings.load_profile("tidegate")
 
 
 @pytest.fixture(scope="session")

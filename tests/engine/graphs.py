@@ -72,6 +72,22 @@ def price(src: Account, want: Asset) -> int:
 
 
 @tg.transaction
+def follow(src: Account, dst: Account) -> int:
+    """One operation; where both are the same row, it is read under one name and written under the other."""
+    dst.balance = dst.balance + src.balance % 5
+    return dst.balance
+
+
+@tg.transaction
+def spend(src: Account, want: Asset, value: int) -> int:
+    """Two operations, of which the second reads the row that the first writes, as it was before."""
+    before = src.balance
+    src.balance = src.balance - value
+    want.amount = want.amount + before
+    return want.amount
+
+
+@tg.transaction
 def share(src: Account, others: list[Account], value: int) -> int:
     for other in others:
         other.balance += value
@@ -95,7 +111,7 @@ def total(others: list[Account]) -> int:
     return found
 
 
-SHAPES = [put, move, swap, look, price, share, pledge, total]
+SHAPES = [put, move, swap, look, price, follow, spend, share, pledge, total]
 
 
 def random_events(rng: np.random.Generator, program: list[Any], count: int, keys: int) -> pa.Table:

@@ -54,7 +54,7 @@ def in_threads(task: Callable[[int], Any], count: int = THREADS) -> list[Any]:
 def add_often(array, index, amount, times):  # type: ignore[no-untyped-def]
     before_sum = 0
     for _ in range(times):
-        before_sum += fetch_add(array, index, amount)
+        before_sum += fetch_add(array, index, amount) + load(array, index + 1)  # another load: no sum in a register
     return before_sum
 
 
@@ -67,13 +67,13 @@ def add_plainly(array, index, amount, times):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_additions_of_many_threads_are_all_there(kind: Any) -> None:
     array = np.zeros(3, kind)
-    in_threads(lambda _: add_often(array, 1, 1, 200_000))
-    assert array.tolist() == [0, THREADS * 200_000, 0]
+    in_threads(lambda _: add_often(array, 1, 1, 1_000_000))
+    assert array.tolist() == [0, THREADS * 1_000_000, 0]
 
 
 def test_each_addition_returns_a_value_that_no_other_did() -> None:
     """The values before are 0, 1, 2, ... in whatever order: their sum shows a double one."""
-    array, times = np.zeros(1, np.int64), 100_000
+    array, times = np.zeros(2, np.int64), 500_000
     sums = in_threads(lambda _: add_often(array, 0, 1, times))
     total = THREADS * times
     assert sum(sums) == total * (total - 1) // 2

@@ -10,6 +10,7 @@ seen by the thread that acquires it.
     load(array, index)                       acquire
     store(array, index, value)               release
     relax(spins)                             one step of waiting: brief spinning, then the processor is given up
+    relax_crowded(spins)                     the same where threads outnumber processors: then it sleeps
     ticks()                                  the processor's cycle counter
     call(address, context, kind, event, slots)    a function of four integers by its address
     address_of(array, index)                 where an element lies
@@ -28,6 +29,8 @@ from tidegate.foundation.jit import generated, intrinsic, ir, types
 
 SPINS = 1 << 7
 """How often a waiting thread looks again before it lets others run."""
+
+YIELDS, SLEEP_MICROSECONDS = 16, 50
 
 
 def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -145,6 +148,28 @@ def _yield_processor(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _sleep_microseconds(typingctx: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32)])
+        builder.call(builder.module.declare_intrinsic("usleep", (), kind), arguments)
+        return context.get_dummy_value()
+
+    return types.void(types.int32), generate
+
+
+@generated
+def relax_crowded(spins):  # type: ignore[no-untyped-def]
+    """One step of waiting where more threads than processors run: later steps sleep, so that others can work."""
+    if spins < SPINS:
+        _pause()
+    elif spins < SPINS + YIELDS:
+        _yield_processor()
+    else:
+        _sleep_microseconds(SLEEP_MICROSECONDS)
+    return spins + 1
 
 
 @generated

@@ -103,8 +103,24 @@ class _SharedCache(FunctionCache):  # type: ignore[misc]
         self._cache_file = _SharedCacheFile(
             cache_path=self._cache_path,
             filename_base=self._impl.filename_base,
-            source_stamp=self._impl.locator.get_source_stamp(),
+            source_stamp=(self._impl.locator.get_source_stamp(), _neighbours(function.__code__.co_filename)),
         )
+
+
+@functools.cache
+def _sources(folder: Path) -> str:
+    """What the Python files of a folder say, as one number."""
+    found = hashlib.sha256()
+    for file in sorted(folder.glob("*.py")):
+        found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def _neighbours(file: str) -> str:
+    """What a kernel may have taken into itself: functions of modules beside it and of this package."""
+    folder = Path(file).parent
+    here = Path(__file__).parent
+    return _sources(here) + (_sources(folder) if here.parent in folder.parents else "")
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from tidegate.engine.adaptation.model import (
     CANDIDATES,
+    FAMILIES,
     HYSTERESIS,
     LOG_ENTRIES,
     SERIAL,
@@ -77,8 +78,15 @@ class TestChoices:
 
     def test_where_they_do_not_the_smallest_overhead_wins(self) -> None:
         found = chosen(COSTLY, allow_split=False)
-        others = [c for c in CANDIDATES if c is not SERIAL and not c.split]
+        others = [c for c in CANDIDATES if c not in (SERIAL, FAMILIES) and not c.split]
         assert found is min(others, key=lambda c: c.overheads.transaction)
+
+    def test_families_run_apart_if_none_keeps_the_others_waiting(self) -> None:
+        assert chosen(replace(COSTLY, busiest=0.25)) is FAMILIES
+        assert (
+            chosen(replace(COSTLY, conflict=0.5, busiest=0.25)) is FAMILIES
+        )  # conflicts within a family are no matter
+        assert chosen(replace(COSTLY, busiest=0.9)) is not FAMILIES
 
     def test_one_hot_row_leaves_serial_or_a_split(self) -> None:
         hot = replace(COSTLY, conflict=1.0, hot=1.0)

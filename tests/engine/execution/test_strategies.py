@@ -247,6 +247,34 @@ def test_an_operation_that_needs_plain_python_gives_pythons_answer(strategy: Str
     assert accounts.to_pylist() == run("serial", 1, program, [batch, batch])[-1].to_pylist()
 
 
+@tg.transaction
+def wind(dst: Account, value: int) -> int:
+    dst.balance = dst.balance * 2**40 // 2**40 + value  # leaves 64 bits on the way
+    return dst.balance
+
+
+@tg.transaction
+def unwind(dst: Account) -> int:
+    rounds = 0
+    while dst.balance != 7:  # ends only if the transaction before it happened
+        rounds += 1
+    dst.notes += 1
+    return rounds
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_nothing_runs_on_what_a_transaction_left_that_needs_plain_python(strategy: Strategy, workers: int) -> None:
+    """The loop of the second would not end on rows where the first never happened."""
+    batch = pa.table(
+        {"transaction": ["wind", "unwind"] * 50, "dst": np.repeat(range(50), 2), "value": [-(10**9) + 7] * 100}
+    )
+    opening = pa.table({"id": np.arange(50), "balance": np.full(50, 10**9)})
+    outcomes, accounts = run(strategy, workers, [wind, unwind], [batch], accounts=opening)
+    assert outcomes["result"].to_pylist() == [7, 0] * 50
+    assert accounts["notes"].to_pylist() == [1] * 50
+
+
 def test_an_interpreted_transaction_runs_serially_with_a_warning_that_says_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

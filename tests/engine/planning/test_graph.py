@@ -14,7 +14,7 @@ from tidegate.engine.planning import builder
 from tidegate.operations.plan import ProgramPlan, RowParameter
 from tidegate.workloads.streaming_ledger import LedgerSettings, StreamingLedger
 
-from ..graphs import SHAPES, Built, built, move, pledge, put, random_events, random_program, swap, total
+from ..graphs import SHAPES, Built, built, move, pledge, put, random_events, random_program, spend, swap, total
 
 Row = tuple[str, int]
 
@@ -192,10 +192,12 @@ def test_the_program_of_these_tests_has_every_kind_of_operation() -> None:
         assert len(plan.slices[SHAPES.index(move)]) == 2 and len(plan.slices[SHAPES.index(swap)]) == 4
         assert len(plan.slices[SHAPES.index(pledge)]) == 2
         assert not plan.slices[SHAPES.index(put)] and not plan.slices[SHAPES.index(total)]
-        never_whole = {SHAPES.index(pledge)}  # its rows are of two tables: none can be an alias of another
+        never_whole = {SHAPES.index(pledge), SHAPES.index(spend)}  # rows of two tables: none can be an alias
         assert set(graph.kind.tolist()) == set(range(len(plan.operations))) - never_whole
         assert np.any(graph.alias != np.arange(len(graph.alias)))
         assert np.any(np.diff(graph.access_first) == 0)  # an empty list
+        first, second = (plan.operations[kind] for kind in plan.slices[SHAPES.index(spend)])
+        assert set(first.writes) & set(second.rows)  # what one operation writes, a later one of the same event reads
         assert found.plan.transactions < len(events)  # some were refused
 
 

@@ -37,6 +37,9 @@ HYSTERESIS = 0.05
 LEARNING = 0.3
 """How much of a correction the newest batch decides."""
 
+FORGETTING = 0.02
+"""How much of a correction is forgotten with every batch."""
+
 LOG_ENTRIES = 256
 
 _SIGNALS = Decision("ns", "operation", "eager")
@@ -115,6 +118,7 @@ class Model:
     """Chooses strategies and learns from what they took."""
 
     corrections: dict[str, float] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
     last: str = ""
     log: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_ENTRIES))
 
@@ -123,6 +127,8 @@ class Model:
         allowed = [candidate for candidate in CANDIDATES if allow_split or not candidate.split]
         predicted = {str(c): predict(c, workload) * self.corrections.get(str(c), 1.0) for c in allowed}
         best = min(allowed, key=lambda c: predicted[str(c)])
+        for name in self.corrections:  # what was not tried for long may have become better
+            self.corrections[name] += FORGETTING * (1.0 - self.corrections[name])
         for candidate in allowed:
             if str(candidate) == self.last and predicted[self.last] <= predicted[str(best)] * (1 + HYSTERESIS):
                 best = candidate
@@ -135,6 +141,9 @@ class Model:
         """Compare the prediction with what the batch took."""
         name = str(choice.candidate)
         plain = predict(choice.candidate, choice.workload)
+        if name not in self.known:  # its first batch also loads its machine code
+            self.known.add(name)
+            return
         if plain <= 0.0 or choice.candidate is SERIAL:
             return
         ratio = min(max(seconds / plain, 0.25), 4.0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.engine.adaptation.model import CANDIDATES, FAMILIES, SERIAL, Choice, Model, Workload, predict
+from tidegate.engine.adaptation.model import CANDIDATES, FAMILIES, LEARNING, SERIAL, Choice, Model, Workload, predict
 from tidegate.engine.adaptation.punctuation import Punctuation
 from tidegate.engine.adaptation.rule import THRESHOLDS, GraphProperties, decide
 from tidegate.engine.adaptation.sampling import sample_conflicts
@@ -28,7 +27,7 @@ from tidegate.engine.execution.machine import set_up
 from tidegate.engine.execution.scheduler import Run, Scheduler
 from tidegate.engine.execution.serial import SerialRun
 from tidegate.engine.execution.timing import ticks_per_second
-from tidegate.engine.execution.workers import Workers
+from tidegate.engine.execution.workers import Workers, processors
 from tidegate.engine.planning.builder import GraphBuilder
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
@@ -101,7 +100,7 @@ class Runner:
         self._warned: set[str] = set()
         self._escaping = 0
         self._cost_us, self._abort_ratio = 0.0, 0.0
-        self._cost_ns, self._call_seconds = 0.0, 0.0
+        self._cost_ns, self._call_seconds, self._probe_bias = 0.0, 0.0, 1.0
         self._interrupts = Interrupts()
         self._skip_families = 0
         self._first_piece = True
@@ -163,13 +162,15 @@ class Runner:
             self._escaping -= 1
             return self._run_serially(batch, order, 0, "operations of recent batches needed plain Python")
         began = time.perf_counter()
-        probed, cost_ns, interpreted = self._probe(batch, order)
+        probed, probed_ns, interpreted = self._probe(batch, order)
+        cost_ns = probed_ns * self._probe_bias
         probe_seconds = time.perf_counter() - began
-        workers = min(self.workers.count, len(os.sched_getaffinity(0)))
+        workers = min(self.workers.count, processors())
         rest = len(order) - probed
         cheap = Workload(rest, cost_ns, 1.0, 0.0, 0.0, workers, busiest=0.0)
         if predict(SERIAL, cheap) <= min(predict(c, cheap) for c in CANDIDATES if c is not SERIAL) * SURE:
             execution = self._run_serially(batch, order, probed, f"functions take {cost_ns:.0f} ns: nothing to gain")
+            self._learn_cost(execution, workload=cheap, probed_ns=probed_ns)
             return replace(
                 execution,
                 interpreted=execution.interpreted + interpreted,
@@ -189,6 +190,7 @@ class Runner:
         execution = self._run_choice(batch, order, probed, choice, related)
         if execution.why == choice.why:  # else it ended in another way than was chosen
             self.model.learn(choice, time.perf_counter() - began)
+            self._learn_cost(execution, workload, probed_ns)
         return replace(
             execution,
             interpreted=execution.interpreted + interpreted,
@@ -264,6 +266,23 @@ class Runner:
                 self._call_seconds = call
                 return position, self._cost_ns, interpreted
             step *= 4
+
+    def _learn_cost(self, execution: Execution, workload: Workload, probed_ns: float) -> None:
+        """Compare what the probe said with what transactions really took: the first ones run on cold caches."""
+        if workload.transactions == 0 or probed_ns <= 0.0:
+            return
+        if execution.strategy == "serial":
+            really_ns = execution.seconds["execute"] / workload.transactions * 1e9
+        elif execution.strategy == "families":
+            share = max(workload.busiest, 1 / self.workers.count)
+            really_ns = execution.seconds["execute"] / (workload.transactions * share) * 1e9
+        elif "operation us" in execution.properties:
+            per_transaction = execution.properties["operations"] / max(execution.properties["transactions"], 1)
+            really_ns = execution.properties["operation us"] * 1e3 * per_transaction
+        else:
+            return
+        ratio = min(max(really_ns / probed_ns, 0.1), 2.0)
+        self._probe_bias += LEARNING * (ratio - self._probe_bias)
 
     def _timed_run(self, batch: Batch, order: Array, start: int, stop: int) -> tuple[float, int]:
         began = time.perf_counter()

@@ -23,11 +23,12 @@ import numpy.typing as npt
 
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.machine import Bench
-from tidegate.engine.execution.workers import Workers
+from tidegate.engine.execution.workers import Workers, processors
 from tidegate.engine.kernels import aborts, baselines, execution
 from tidegate.engine.kernels.graph import Graph, measure
 from tidegate.engine.kernels.operation import (
     CONTROL_WORDS,
+    CROWDED,
     CURSOR,
     DONE,
     INTERRUPTED,
@@ -104,6 +105,7 @@ class Scheduler:
             remaining=take("remaining", transactions, np.int32),
             aborted=take("aborted", transactions, np.int8),
         )
+        progress.control[CROWDED] = self._workers.count > processors()
         for zeroed in (progress.state, progress.operation_failure, progress.failure, progress.aborted):
             zeroed[:] = 0
         progress.active[:] = 1
@@ -177,7 +179,7 @@ class Scheduler:
     def _one_worker(self, run: Run, action: Callable[[], Any]) -> Any:
         found: list[Any] = []
         single = _FirstOnly(action, found)
-        self._workers.run(single)
+        self._workers.run(single, run.interrupt)
         return found[0]
 
     def _install(self, run: Run) -> None:
@@ -209,12 +211,14 @@ class Scheduler:
             cursor = units.member_first[:-1].copy()
             if strategy.placement == "shared-nothing":
                 self._workers.run(
-                    lambda w: baselines.walk_own_chains(graph, units, progress, machine, w, count, cursor)
+                    lambda w: baselines.walk_own_chains(graph, units, progress, machine, w, count, cursor),
+                    run.interrupt,
                 )
             else:
                 taken = np.zeros(groups, np.int32)
                 self._workers.run(
-                    lambda w: baselines.walk_any_chain(graph, units, progress, machine, w, count, cursor, taken)
+                    lambda w: baselines.walk_any_chain(graph, units, progress, machine, w, count, cursor, taken),
+                    run.interrupt,
                 )
 
         self._timed(run, "explore", walk)
@@ -232,7 +236,9 @@ class Scheduler:
             self._timed(
                 run,
                 "explore",
-                lambda: self._workers.run(lambda w: baselines.run_multiversion_locked(graph, progress, machine, w)),
+                lambda: self._workers.run(
+                    lambda w: baselines.run_multiversion_locked(graph, progress, machine, w), run.interrupt
+                ),
             )
             self._install(run)
             return
@@ -241,7 +247,7 @@ class Scheduler:
         task = self._in_place(run, strategy)
         run.seconds["units"] = time.perf_counter() - began
         try:
-            self._timed(run, "explore", lambda: self._workers.run(task))
+            self._timed(run, "explore", lambda: self._workers.run(task, run.interrupt))
         finally:
             if run.stopped:
                 baselines.restore_rows(shapes, graph, machine, latest)
@@ -361,7 +367,7 @@ def _explore_layers(workers: Workers, run: Run, units: Units, eager: bool, kerne
     layers = (order, first[: depth + 1])
     ready = _ready_lists(workers, units)
     count = workers.count
-    workers.run(lambda w: kernel(graph, units, progress, machine, eager, w, count, layers, ready[w]))
+    workers.run(lambda w: kernel(graph, units, progress, machine, eager, w, count, layers, ready[w]), run.interrupt)
 
 
 def _explore_breadth_first(workers: Workers, run: Run, units: Units, eager: bool) -> None:
@@ -380,7 +386,10 @@ def _explore_by_signals(workers: Workers, run: Run, units: Units, eager: bool) -
     execution.hand_out(progress, workers.count, stacks)
     ready = _ready_lists(workers, units)
     count = workers.count
-    workers.run(lambda w: execution.explore_ns(graph, units, progress, machine, eager, w, count, stacks, ready[w]))
+    workers.run(
+        lambda w: execution.explore_ns(graph, units, progress, machine, eager, w, count, stacks, ready[w]),
+        run.interrupt,
+    )
 
 
 _EXPLORERS: dict[str, Callable[[Workers, Run, Units, bool], None]] = {

@@ -67,6 +67,8 @@ def take_back(graph, progress):  # type: ignore[no-untyped-def]
             if active[operation]:
                 again += 1
                 progress.state[operation] = BLOCKED if _waits(graph, active, operation) else READY
+            elif found != 0:
+                progress.state[operation] = ABORTED
             if changed or active[operation]:
                 _mark_readers(graph, operation, active)
     return again

@@ -24,8 +24,9 @@ from tidegate.engine.kernels.operation import (
     copy_row,
     invoke,
     perform,
+    wait,
 )
-from tidegate.foundation.atomics import compare_exchange, fetch_add, load, relax, store
+from tidegate.foundation.atomics import compare_exchange, fetch_add, load, store
 from tidegate.foundation.jit import generated, kernel
 
 
@@ -58,7 +59,7 @@ def _wait_until(counters, row, wanted, control):  # type: ignore[no-untyped-def]
     while load(counters, row) < wanted:
         if load(control, STOP) != RUNNING:
             return False
-        spins = relax(spins)
+        spins = wait(control, spins)
     return True
 
 
@@ -68,7 +69,7 @@ def _wait_for_turn(control, transaction):  # type: ignore[no-untyped-def]
     while load(control, TURN) != transaction:
         if load(control, STOP) != RUNNING:
             return False
-        spins = relax(spins)
+        spins = wait(control, spins)
     return True
 
 
@@ -79,6 +80,8 @@ def run_locked(shapes, graph, progress, machine, worker, locks):  # type: ignore
     while True:
         transaction = fetch_add(control, CURSOR, 1)
         if transaction >= graph.event.shape[0] or not _wait_for_turn(control, transaction):
+            return
+        if load(control, STOP) != RUNNING:
             return
         operation = graph.operation_first[transaction]
         first, stop = graph.access_first[operation], graph.access_first[operation + 1]
@@ -100,6 +103,8 @@ def run_locked(shapes, graph, progress, machine, worker, locks):  # type: ignore
                 if graph.write[access] and not _wait_until(locks.reads_done, row, locks.after_reads[access], control):
                     return
         _run_in_place(graph, progress, machine, worker, transaction)
+        if load(control, STOP) != RUNNING:  # it may not have happened: nobody may go on from here
+            return
         for access in range(first, stop):
             if graph.alias[access] == access:
                 row = shapes.row_base[graph.table[access]] + graph.slot[access]
@@ -138,7 +143,7 @@ def run_multiversion_locked(graph, progress, machine, worker):  # type: ignore[n
             while load(progress.remaining, before) != 0:
                 if load(control, STOP) != RUNNING:
                     return
-                spins = relax(spins)
+                spins = wait(control, spins)
         found = perform(graph, progress, machine, worker, operation)
         if load(control, STOP) != RUNNING:
             return
@@ -193,7 +198,7 @@ def run_partitioned(graph, progress, machine, worker, queues, serving):  # type:
                 while queue[first[partition] + load(serving, partition * line)] != transaction:
                     if load(control, STOP) != RUNNING:
                         return
-                    spins = relax(spins)
+                    spins = wait(control, spins)
         _run_in_place(graph, progress, machine, worker, transaction)
         if load(control, STOP) != RUNNING:
             return
@@ -251,7 +256,7 @@ def walk_own_chains(graph, units, progress, machine, worker, workers, cursor):  
                     return
                 if cursor[chain] < units.member_first[chain + 1]:
                     open_chains = True
-        spins = 0 if ran > 0 else relax(spins)
+        spins = 0 if ran > 0 else wait(control, spins)
 
 
 @kernel
@@ -275,7 +280,7 @@ def walk_any_chain(graph, units, progress, machine, worker, workers, cursor, tak
             fetch_add(control, DONE, ran)
         if load(control, STOP) != RUNNING:
             return
-        spins = 0 if ran > 0 else relax(spins)
+        spins = 0 if ran > 0 else wait(control, spins)
 
 
 # --- what to go back to --------------------------------------------------------------------------------------

@@ -27,9 +27,10 @@ from tidegate.engine.kernels.operation import (
     RUNNING,
     STOP,
     perform,
+    wait,
 )
 from tidegate.engine.kernels.units import is_outside
-from tidegate.foundation.atomics import compare_exchange, exchange, fetch_add, load, relax, store
+from tidegate.foundation.atomics import compare_exchange, exchange, fetch_add, load, store
 from tidegate.foundation.jit import generated, kernel
 
 CHUNK = 8  # units that a worker takes at a time from a layer
@@ -87,6 +88,8 @@ def _run_eager(graph, units, progress, machine, worker, operation, ready, count)
     # A sibling failed at an earlier statement than this operation has: nothing it finds can matter.
     if known == 0 or (known >> 32) >= machine.first_failure[graph.kind[operation]]:
         found = perform(graph, progress, machine, worker, operation)
+        if load(progress.control, STOP) != RUNNING:  # it may not have happened: nobody may see it
+            return count
         if found != 0:
             _keep_first(progress.failure, transaction, found)
     progress.state[operation] = EXECUTED
@@ -98,6 +101,8 @@ def _run_eager(graph, units, progress, machine, worker, operation, ready, count)
 @generated
 def _run_lazy(graph, units, progress, machine, worker, operation, ready, count):  # type: ignore[no-untyped-def]
     found = perform(graph, progress, machine, worker, operation)
+    if load(progress.control, STOP) != RUNNING:
+        return count
     progress.operation_failure[operation] = found
     progress.state[operation] = EXECUTED if found == 0 else ABORTED
     return _signal(graph, units, progress, False, operation, ready, count)
@@ -206,7 +211,7 @@ def meet(control, workers):  # type: ignore[no-untyped-def]
     while load(control, PHASE) == phase:
         if load(control, STOP) != RUNNING:
             return False
-        spins = relax(spins)
+        spins = wait(control, spins)
     return load(control, STOP) == RUNNING
 
 
@@ -240,10 +245,10 @@ def explore_dfs(graph, units, progress, machine, eager, worker, workers, layers,
             while load(progress.pending, order[index]) > 0:
                 if load(control, STOP) != RUNNING:
                     return
-                spins = relax(spins)
-            run_unit(graph, units, progress, machine, eager, worker, order[index], ready)
+                spins = wait(control, spins)
             if load(control, STOP) != RUNNING:
                 return
+            run_unit(graph, units, progress, machine, eager, worker, order[index], ready)
 
 
 @generated
@@ -285,7 +290,7 @@ def explore_ns(graph, units, progress, machine, eager, worker, workers, stacks, 
             if chain < 0:
                 if load(control, DONE) >= total or load(control, STOP) != RUNNING:
                     return
-                spins = relax(spins)
+                spins = wait(control, spins)
             continue
         spins = 0
         count = run_unit(graph, units, progress, machine, eager, worker, unit, ready)

@@ -16,7 +16,7 @@
     T6 EXECUTED->BLOCKED never                               something that it reads from runs again
        ABORTED->BLOCKED
 
-`kernels.execution` and `kernels.aborts` make these transitions.
+`kernels.execution` and `kernels.aborts` make these transitions; `repair` makes two of them at a time (T5 and T2).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tidegate.foundation.atomics import address_of, call, copy, store, ticks
+from tidegate.foundation.atomics import address_of, call, copy, relax, relax_crowded, store, ticks
 from tidegate.foundation.jit import generated
 
 LINE = 8  # words of a cache line: counters that several workers change lie so far apart
@@ -23,7 +23,8 @@ DONE = 2 * LINE
 ARRIVED = 3 * LINE
 PHASE = 4 * LINE
 TURN = 5 * LINE
-CONTROL_WORDS = 6 * LINE
+CROWDED = 6 * LINE
+CONTROL_WORDS = 7 * LINE
 
 RUNNING = 0
 ESCAPED = 1
@@ -57,6 +58,12 @@ class Machine(NamedTuple):
     column_size: Any
     cost_ticks: Any  # per worker and kind: time of the sampled operations
     cost_samples: Any
+
+
+@generated
+def wait(control, spins):  # type: ignore[no-untyped-def]
+    """One step of waiting for another worker."""
+    return relax_crowded(spins) if control[CROWDED] else relax(spins)
 
 
 # --- one operation -----------------------------------------------------------------------------------------
