@@ -147,6 +147,8 @@ class TestLearning:
         model = Model()
         choice = model.choose(COSTLY, False)
         name, plain = str(choice.candidate), predict(choice.candidate, COSTLY)
+        model.learn(choice, plain * 9)  # the first batch also loads machine code: it does not count
+        assert name not in model.corrections
         model.learn(choice, plain * 2)
         assert 1.0 < model.corrections[name] < 2.0
         for _ in range(40):

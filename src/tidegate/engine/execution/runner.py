@@ -51,6 +51,9 @@ PROBE_CALLS = 8
 SURE = 0.8
 """Serial is taken without a look at the rows if no other strategy can come near, even without any conflict."""
 
+DOUBT = 1.5
+"""Costs of the last batch are taken as known, without a probe, if even so much more would be cheap."""
+
 LARGE_FAMILY = 0.7
 """A family up to this share of a batch is worth a strategy of its own, beside that of all others."""
 
@@ -100,7 +103,7 @@ class Runner:
         self._warned: set[str] = set()
         self._escaping = 0
         self._cost_us, self._abort_ratio = 0.0, 0.0
-        self._cost_ns, self._call_seconds, self._probe_bias = 0.0, 0.0, 1.0
+        self._cost_ns, self._call_seconds, self._probe_bias, self._known_ns = 0.0, 0.0, 1.0, 0.0
         self._interrupts = Interrupts()
         self._skip_families = 0
         self._first_piece = True
@@ -161,16 +164,21 @@ class Runner:
         if self._escaping > 0:
             self._escaping -= 1
             return self._run_serially(batch, order, 0, "operations of recent batches needed plain Python")
+        workers = min(self.workers.count, processors())
+        if self._known_ns > 0.0 and self._is_cheap(len(order), self._known_ns * DOUBT, workers):
+            execution = self._run_serially(batch, order, 0, f"functions took {self._known_ns:.0f} ns: nothing to gain")
+            self._known_ns = execution.seconds["execute"] / len(order) * 1e9
+            return execution
         began = time.perf_counter()
         probed, probed_ns, interpreted = self._probe(batch, order)
         cost_ns = probed_ns * self._probe_bias
         probe_seconds = time.perf_counter() - began
-        workers = min(self.workers.count, processors())
         rest = len(order) - probed
-        cheap = Workload(rest, cost_ns, 1.0, 0.0, 0.0, workers, busiest=0.0)
-        if predict(SERIAL, cheap) <= min(predict(c, cheap) for c in CANDIDATES if c is not SERIAL) * SURE:
+        self._known_ns = 0.0
+        if self._is_cheap(rest, cost_ns, workers):
             execution = self._run_serially(batch, order, probed, f"functions take {cost_ns:.0f} ns: nothing to gain")
-            self._learn_cost(execution, workload=cheap, probed_ns=probed_ns)
+            if rest:
+                self._known_ns = execution.seconds["execute"] / rest * 1e9
             return replace(
                 execution,
                 interpreted=execution.interpreted + interpreted,
@@ -196,6 +204,11 @@ class Runner:
             interpreted=execution.interpreted + interpreted,
             seconds={"probe": probe_seconds, "relate": relate_seconds, **execution.seconds},
         )
+
+    def _is_cheap(self, count: int, cost_ns: float, workers: int) -> bool:
+        """Whether serial execution wins by far even against strategies that never wait."""
+        found = Workload(count, cost_ns, 1.0, 0.0, 0.0, workers, busiest=0.0)
+        return predict(SERIAL, found) <= min(predict(c, found) for c in CANDIDATES if c is not SERIAL) * SURE
 
     def _related(self, batch: Batch, order: Array, start: int) -> families.Families | None:
         """The families of a batch; None if recent batches were better off with another strategy."""
