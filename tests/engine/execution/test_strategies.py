@@ -293,6 +293,14 @@ def test_an_interpreted_transaction_runs_serially_with_a_warning_that_says_why(
 @pytest.mark.parametrize("strategy", ["lock", "partitioned", "mvlk", "chains", *DECISIONS[:4]], ids=str)
 def test_an_interrupted_run_changes_nothing_and_the_engine_goes_on(strategy: Strategy) -> None:
     """Ctrl-C while workers run: KeyboardInterrupt, rows as before, and the next run is right."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
+    try:
+        interrupt_a_run(strategy)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def interrupt_a_run(strategy: Strategy) -> None:
     opening = pa.table({"id": [1, 2], "balance": [10**6, 0]})
     big = pa.table({"src": [1] * 100_000, "dst": [2] * 100_000, "rounds": [20_000] * 100_000})
     small = big.slice(0, 3)
