@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -50,3 +51,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
     yield mounted
     subprocess.run(["umount", str(mounted)], check=True)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many random programs were compared; tests tell by `record_property`, from any process.
+
+    It stands here because the process that reports collects no tests, and so sees no other conftest.
+    """
+    totals: collections.Counter[str] = collections.Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for name, value in report.user_properties:
+                    if str(name).startswith("compared "):
+                        totals[name.removeprefix("compared ")] += value
+    if totals:
+        parts = ", ".join(f"{count:,} {name}" for name, count in totals.items())
+        terminalreporter.write_line(f"the engine was compared with the oracle on random input: {parts}")
