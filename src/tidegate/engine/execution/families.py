@@ -35,7 +35,7 @@ class Families:
     count: int
     largest: int  # how many transactions the largest family has
     transactions: int
-    load: Array  # per worker: how many transactions it would run
+    load: Array  # per worker: how many operations it would run
     first: Array  # per worker: where its events begin
     events: Array
     leftover: Array  # positions of the largest family's events, if it was left over
@@ -43,7 +43,8 @@ class Families:
     @property
     def imbalance(self) -> float:
         """The share of all that the busiest worker has."""
-        return float(self.load.max()) / self.transactions if self.transactions else 1.0
+        total = float(self.load.sum())
+        return float(self.load.max()) / total if total else 1.0
 
 
 def find(
@@ -54,26 +55,27 @@ def find(
     parent, written, take = builder.latest, builder.group_of_row, builder.memory.take
     family = take("family", len(order), np.int32)
     size = take("family size", len(order) - start, np.int32)
+    weight = take("family weight", len(order) - start, np.int32)
     events = (order, batch.kinds, batch.status)
     all_written = bool(np.all(shapes.parameter_write))
     try:
         if not all_written:
             mark_written(shapes, events, start, written)
         join_rows(shapes, events, start, all_written, written, parent)
-        count = find_families(shapes, events, start, all_written, written, parent, family, size)
+        count = find_families(shapes, events, start, all_written, written, parent, family, size, weight)
     finally:
         forget_families(shapes, events, start, all_written, parent, written)
-    size = size[:count]
+    size, weight = size[:count], weight[:count]
     transactions = int(size.sum())
     largest = int(size.max()) if count else 0
     leftover = np.empty(0, np.int64)
     if leave_largest and count:
-        chosen = int(size.argmax())
+        chosen = int(weight.argmax())
         leftover = np.flatnonzero(family[start:] == chosen) + start
         family[leftover] = -1
-        size[chosen] = 0
+        weight[chosen] = 0
     worker_of, load = take("family worker", count, np.int32), np.zeros(workers, np.int64)
-    share_out(size, max(transactions // (8 * workers), 2), worker_of, load)
+    share_out(weight, max(int(weight.sum()) // (8 * workers), 2), worker_of, load)
     first, listed = np.empty(workers + 1, np.int64), take("family events", len(order) - start, np.int64)
     list_events(order, family, worker_of, start, first, listed)
     return Families(count, largest, transactions, load, first, listed, leftover)

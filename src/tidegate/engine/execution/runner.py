@@ -57,6 +57,9 @@ DOUBT = 1.5
 LARGE_FAMILY = 0.7
 """A family up to this share of a batch is worth a strategy of its own, beside that of all others."""
 
+EVEN = 1.2
+"""The others are run as families only if no worker has so many times its share of them."""
+
 UNRELATED_BATCHES = 8
 """After a batch for which another strategy was better, families are not looked for in so many batches."""
 
@@ -227,7 +230,9 @@ class Runner:
             assert related is not None
             return self._run_families(batch, related, choice.why)
         if related is not None and related.largest < related.transactions * LARGE_FAMILY and related.count > 1:
-            return self._run_apart(batch, order, start, choice)
+            others = families.find(self._builder, batch, order, start, self.workers.count, leave_largest=True)
+            if others.imbalance < EVEN / self.workers.count:
+                return self._run_apart(batch, order, others, choice)
         execution = self._run_in_pieces(batch, order, start, candidate.strategy, candidate.split, choice.why)
         return replace(execution, strategy=str(candidate)) if execution.why == choice.why else execution
 
@@ -244,9 +249,8 @@ class Runner:
             properties={"families": related.count, "largest family": related.largest},
         )
 
-    def _run_apart(self, batch: Batch, order: Array, start: int, choice: Choice) -> Execution:
+    def _run_apart(self, batch: Batch, order: Array, related: families.Families, choice: Choice) -> Execution:
         """Two strategies for one batch: the largest family as chosen, all others each on one worker."""
-        related = families.find(self._builder, batch, order, start, self.workers.count, leave_largest=True)
         others = self._run_families(batch, related, choice.why)
         candidate, largest = choice.candidate, order[related.leftover]
         execution = self._run_in_pieces(batch, largest, 0, candidate.strategy, candidate.split, choice.why, apart=True)

@@ -76,11 +76,12 @@ def join_rows(shapes, events, start, all_written, written, parent_out):  # type:
 
 
 @kernel
-def find_families(shapes, events, start, all_written, written, parent, family_out, size_out):  # type: ignore[no-untyped-def]
+def find_families(shapes, events, start, all_written, written, parent, family_out, size_out, weight_out):  # type: ignore[no-untyped-def]
     """Number the families in the order in which they appear; returns how many.
 
     `family_out` has -1 for an event that is refused; one that touches no written row is a family of its own.
-    The parent of a root becomes -2 - the number of its family.
+    The parent of a root becomes -2 - the number of its family. A family weighs as much as its transactions have
+    operations.
     """
     order, kinds, status = events
     families = 0
@@ -104,11 +105,13 @@ def find_families(shapes, events, start, all_written, written, parent, family_ou
         else:
             family = families
             size_out[family] = 0
+            weight_out[family] = 0
             families += 1
             if root >= 0:
                 parent[root] = -2 - family
         family_out[position] = family
         size_out[family] += 1
+        weight_out[family] += max(1, shapes.slice_first[kind + 1] - shapes.slice_first[kind])
     return families
 
 
@@ -139,15 +142,15 @@ def _lightest(load):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def share_out(size, large, worker_out, load_out):  # type: ignore[no-untyped-def]
+def share_out(weight, large, worker_out, load_out):  # type: ignore[no-untyped-def]
     """Give each family to a worker: the large ones first, then the others, always to who has least."""
     load_out[:] = 0
     for turn in range(2):
         for family in range(worker_out.shape[0]):
-            if (size[family] >= large) == (turn == 0):
+            if (weight[family] >= large) == (turn == 0):
                 worker = _lightest(load_out)
                 worker_out[family] = worker
-                load_out[worker] += size[family]
+                load_out[worker] += weight[family]
 
 
 @kernel
