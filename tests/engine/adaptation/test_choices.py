@@ -136,11 +136,17 @@ def test_families_are_found_through_other_transactions() -> None:
         assert engine.last_batch.properties == {"families": 2, "largest family": 3}
 
 
-def test_cheap_functions_run_serially_and_the_report_says_why() -> None:
+def test_cheap_functions_run_serially_and_the_report_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch is probed, the next one is known to be cheap."""
+    monkeypatch.setattr(runner, "SURE", 1e9)
+    batches = [batch(3000, 200, 1), batch(3000, 200, 2)]
     with tg.Engine(PROGRAM, strategy="adaptive", workers=2) as engine:
-        engine.run(batch(5000, 200, 1))
-        assert engine.last_batch is not None
-        assert engine.last_batch.why
+        for one, words in zip(batches, ("functions take", "functions took"), strict=True):
+            engine.run(one)
+            assert engine.last_batch is not None
+            assert engine.last_batch.strategy == "serial" and words in engine.last_batch.why
+            assert ("probe" in engine.last_batch.seconds) == (words == "functions take")
+    assert answers("adaptive", batches) == answers("serial", batches, 1)
 
 
 def test_the_model_prefers_families_when_they_are_even() -> None:

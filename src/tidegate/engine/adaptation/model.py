@@ -47,7 +47,11 @@ _SIGNALS = Decision("ns", "operation", "eager")
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """Nanoseconds that a strategy takes besides the functions themselves; measured on two machines."""
+    """Nanoseconds that a strategy takes besides the functions themselves.
+
+    Starting points, fitted to the streaming ledger on two cores; what another machine or workload takes is learnt
+    (`Model.corrections`).
+    """
 
     batch: float
     transaction: float

@@ -57,7 +57,8 @@ def find(
     size = take("family size", len(order) - start, np.int32)
     weight = take("family weight", len(order) - start, np.int32)
     events = (order, batch.kinds, batch.status)
-    all_written = bool(np.all(shapes.parameter_write))
+    whole = shapes.kind_first[len(shapes.slice_first) - 1]  # parameters of whole transactions come first
+    all_written = bool(np.all(shapes.parameter_write[:whole]))
     try:
         if not all_written:
             mark_written(shapes, events, start, written)

@@ -124,11 +124,11 @@ class Runner:
             piece = order[begin : begin + interval]
             began = time.perf_counter()
             self._first_piece = begin == 0
-            executions.append(self._run_piece_of(batch, piece))
+            executions.append(self._run_interval(batch, piece))
             self.punctuation.add(len(piece), time.perf_counter() - began)
         return executions[0] if len(executions) == 1 else _joined(executions)
 
-    def _run_piece_of(self, batch: Batch, order: Array) -> Execution:
+    def _run_interval(self, batch: Batch, order: Array) -> Execution:
         if len(order) == 0 or self.strategy == "serial":
             return self._run_serially(batch, order, 0, "the strategy is serial")
         if self.strategy == "adaptive" and self.workers.count == 1:

@@ -177,9 +177,9 @@ class Scheduler:
         run.seconds["abort"] = time.perf_counter() - began
 
     def _one_worker(self, run: Run, action: Callable[[], Any]) -> Any:
+        """Run an action on one worker, so that this thread can be interrupted meanwhile."""
         found: list[Any] = []
-        single = _FirstOnly(action, found)
-        self._workers.run(single, run.interrupt)
+        self._workers.run(lambda w: found.append(action()) if w == 0 else None, run.interrupt)
         return found[0]
 
     def _install(self, run: Run) -> None:
@@ -309,17 +309,6 @@ class Scheduler:
         """Whether groups of operations wait for each other in a circle."""
         units, groups = self._chains(run)
         return _merge(run.plan.graph, units, groups, eager=True)[1] < groups
-
-
-class _FirstOnly:
-    """A task for worker 0; the others have nothing to do."""
-
-    def __init__(self, action: Callable[[], Any], found: list[Any]) -> None:
-        self.action, self.found = action, found
-
-    def __call__(self, worker: int) -> None:
-        if worker == 0:
-            self.found.append(self.action())
 
 
 def _merge(graph: Graph, units: Units, count: int, eager: bool) -> tuple[Units, int]:

@@ -170,29 +170,11 @@ def layer(graph, units, progress, eager, order_out, layer_first_out):  # type: i
                         continue
                     first, stop = graph.operation_first[transaction], graph.operation_first[transaction + 1]
                 for sibling in range(first, stop):
-                    filled = _release(graph, units, progress, eager, sibling, order_out, filled)
+                    filled = _signal(graph, units, progress, eager, sibling, order_out, filled)
         layers += 1
         layer_first_out[layers] = end
         begin = end
     return layers
-
-
-@generated
-def _release(graph, units, progress, eager, operation, order_out, filled):  # type: ignore[no-untyped-def]
-    for access in range(graph.access_first[operation], graph.access_first[operation + 1]):
-        if not graph.write[access] or graph.alias[access] != access:
-            continue
-        reader = graph.reader_first[access]
-        while reader >= 0:
-            waiting = graph.operation[reader]
-            unit = units.unit[waiting]
-            if progress.active[waiting] and is_outside(graph, units, unit, access, eager):
-                progress.pending[unit] -= 1
-                if progress.pending[unit] == 0:
-                    order_out[filled] = unit
-                    filled += 1
-            reader = graph.reader_next[reader]
-    return filled
 
 
 # --- exploration -------------------------------------------------------------------------------------------
