@@ -19,8 +19,8 @@ A position report is one of each kind in turn, on 100 segments drawn with skew 0
 reports that cover a stretch of four segments; it changes l from 1 to 4. Every written row has a seal, on which the cost
 C is spent before any condition is checked.
 
-`TwoGroups` is the case for several scheduling decisions at once: two regions that share no row, one hot and full of
-aborts, the other scattered and calm with longer transactions.
+`TwoGroups` is the case for several strategies at once: two regions that share no row. One is hot, cheap and full of
+aborts; the other is scattered and calm, its transactions are longer and cost more.
 
 Promises: bills add up to the tolls of committed notifications; a segment counts exactly the vehicles that visited it.
 """
@@ -175,8 +175,8 @@ MORPHSTREAM = TollSettings()
 TSTREAM = TollSettings(abort_ratio=0.0, cost_us=0.0, batch_events=500)
 """As in TStream's evaluation."""
 
-HOT_GROUP = TollSettings(theta=1.0, abort_ratio=0.5, batch_events=20_480, keys=100)
-CALM_GROUP = TollSettings(theta=0.0, abort_ratio=0.001, batch_events=20_480, keys=4_096, travel_ratio=0.8)
+HOT_GROUP = TollSettings(theta=1.0, abort_ratio=0.5, cost_us=0.0, batch_events=40_960, keys=100)
+CALM_GROUP = TollSettings(theta=0.0, abort_ratio=0.001, batch_events=10_240, keys=4_096, travel_ratio=0.8)
 
 
 class Tolls(Workload):

@@ -18,7 +18,7 @@ from tidegate.engine.adaptation.model import (
     predict,
 )
 
-COSTLY = Workload(transactions=10_000, cost_ns=20_000.0, operations=2.0, conflict=0.0, hot=0.0, workers=4)
+COSTLY = Workload(transactions=10_000, cost_ns=20_000.0, operations=2.0, near=0.0, hot=0.0, workers=4)
 
 
 def named(name: str, split: bool = False) -> Candidate:
@@ -40,7 +40,7 @@ class TestPredictions:
         for more in (
             replace(COSTLY, transactions=20_000),
             replace(COSTLY, cost_ns=30_000.0),
-            replace(COSTLY, conflict=0.5),
+            replace(COSTLY, near=0.5),
             replace(COSTLY, hot=0.9),
         ):
             assert predict(candidate, more) >= base
@@ -73,7 +73,7 @@ class TestChoices:
         assert chosen(replace(COSTLY, workers=1)) is SERIAL
 
     def test_where_transactions_conflict_nobody_waits_in_line(self) -> None:
-        found = chosen(replace(COSTLY, conflict=0.5, hot=0.05))
+        found = chosen(replace(COSTLY, near=0.5, hot=0.05))
         assert found is not SERIAL and found.overheads.waiting == 0.0
 
     def test_where_they_do_not_the_smallest_overhead_wins(self) -> None:
@@ -82,14 +82,12 @@ class TestChoices:
         assert found is min(others, key=lambda c: c.overheads.transaction)
 
     def test_families_run_apart_if_none_keeps_the_others_waiting(self) -> None:
-        assert chosen(replace(COSTLY, busiest=0.25)) is FAMILIES
-        assert (
-            chosen(replace(COSTLY, conflict=0.5, busiest=0.25)) is FAMILIES
-        )  # conflicts within a family are no matter
-        assert chosen(replace(COSTLY, busiest=0.9)) is not FAMILIES
+        assert chosen(replace(COSTLY, largest=0.25)) is FAMILIES
+        assert chosen(replace(COSTLY, near=0.5, largest=0.25)) is FAMILIES  # conflicts within a family are no matter
+        assert chosen(replace(COSTLY, largest=0.9)) is not FAMILIES
 
     def test_one_hot_row_leaves_serial_or_a_split(self) -> None:
-        hot = replace(COSTLY, conflict=1.0, hot=1.0)
+        hot = replace(COSTLY, near=1.0, hot=1.0)
         assert chosen(hot, allow_split=False) is SERIAL
         assert chosen(replace(hot, operations=4.0)).split
 
@@ -98,7 +96,7 @@ class TestChoices:
         assert not choice.candidate.split and not any("split" in name for name in choice.predicted)
 
     def test_the_reason_has_the_numbers(self) -> None:
-        why = Model().choose(replace(COSTLY, conflict=0.125, hot=0.25), True).why
+        why = Model().choose(replace(COSTLY, near=0.125, hot=0.25), True).why
         for part in (
             "10,000 transactions of 20.00 us",
             "2.0 operations",

@@ -3,21 +3,23 @@
 What goes in is measured, not assumed:
 
     cost          nanoseconds of one transaction, from a few of the batch's own, run first
-    conflict      how likely two transactions write the same row, from a sample of the batch
-    hot           the share of transactions that touch the hottest row, from the same sample
+    near          how likely a transaction has to wait for one of the few before it, from a sample of the batch
+    hot           the share of transactions that touch the hottest row, from a sample
     operations    how many operations a transaction splits into
-    busiest       the share of the busiest worker, if related transactions stay together (`kernels.components`)
+    largest       the share of the time for the largest family of related transactions (`kernels.components`)
+    aborts        the share of transactions that failed in the last batch
     workers       threads, but no more than processors
 
 A strategy's time is what it does besides running functions (its overhead, spread over the workers), and
 the functions' time divided by the workers that can be kept busy. Nobody can be busier than the chain of
-transactions on the hottest row allows; a strategy that makes workers wait in line loses what conflicts cost.
+transactions on the hottest row allows; where workers take transactions in line, they wait for their neighbours'.
 
     serial        n * cost
-    families      n * (overhead + cost * busiest): who is related is found by one worker
-    lock, mvlk    n * (overhead + cost * (1 + waiting * conflict * (workers - 1))) / workers
+    families      n * (overhead + cost * largest): who is related is found by one worker
+    lock, mvlk    n * (overhead + cost * (1 + waiting * near)) / workers
     ns            n * (overhead + cost) / workers
     ns, split     the same, with an overhead for every operation
+    families + ns the largest family by ns, with its overhead; the others without, whenever a worker would wait
     all but serial take at least the hottest row's chain: hot * n * (overhead + cost) / operations in a chain's link
 
 Predictions are corrected by what the last batches of a strategy really took. A change of strategy must
@@ -27,7 +29,7 @@ promise a gain (`HYSTERESIS`), else the choice would flap between equals.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate.operations.decision import Decision, Families, Strategy
 
@@ -39,6 +41,9 @@ LEARNING = 0.3
 
 FORGETTING = 0.02
 """How much of a correction is forgotten with every batch."""
+
+SPARED = 0.5
+"""The share of an aborting transaction's other operations that need not run, where operations stop at a failure."""
 
 LOG_ENTRIES = 256
 
@@ -61,26 +66,49 @@ class Overheads:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A strategy that the model may choose; `split` says whether transactions are taken apart."""
+    """A strategy that the model may choose.
+
+    `split` says whether transactions are taken apart; `shared`, whether it runs the largest family only, while all
+    others stay whole (`Families`).
+    """
 
     strategy: Strategy
     split: bool
     overheads: Overheads
+    shared: bool = False
 
     def __str__(self) -> str:
-        return f"{self.strategy}{' split' if self.split else ''}"
+        return f"{'families + ' if self.shared else ''}{self.strategy}{' split' if self.split else ''}"
 
 
 SERIAL = Candidate("serial", False, Overheads(0.0, 0.0, 0.0))
 FAMILIES = Candidate(Families(), False, Overheads(150_000.0, 120.0, 0.0))
-CANDIDATES: tuple[Candidate, ...] = (
-    SERIAL,
-    FAMILIES,
-    Candidate("lock", False, Overheads(400_000.0, 500.0, 0.0, waiting=2.0)),
-    Candidate("mvlk", False, Overheads(400_000.0, 600.0, 0.0, waiting=1.0)),
+ALONE = (
+    Candidate("lock", False, Overheads(400_000.0, 500.0, 0.0, waiting=1.5)),
+    Candidate("mvlk", False, Overheads(400_000.0, 600.0, 0.0, waiting=1.5)),
     Candidate(_SIGNALS, False, Overheads(500_000.0, 700.0, 0.0)),
     Candidate(_SIGNALS, True, Overheads(500_000.0, 300.0, 300.0)),
 )
+CANDIDATES: tuple[Candidate, ...] = (
+    SERIAL,
+    FAMILIES,
+    *ALONE,
+    *(replace(candidate, shared=True) for candidate in ALONE if candidate.strategy == _SIGNALS),
+)
+SOONEST_NS = min(candidate.overheads.batch for candidate in (FAMILIES, *ALONE))
+"""No strategy on several workers takes less than this for a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What the largest family of a batch and the others are like, for two strategies at once."""
+
+    part: float
+    """The share of all transactions that belong to the largest family."""
+    hot: float
+    """The hottest row's share of them."""
+    second: float
+    """The second largest family's share of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +118,12 @@ class Workload:
     transactions: int
     cost_ns: float
     operations: float
-    conflict: float
+    near: float
     hot: float
     workers: int
-    busiest: float = 1.0
+    largest: float = 1.0
+    aborts: float = 0.0
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +141,8 @@ class Choice:
         times = ", ".join(f"{name} {seconds * 1e3:.2f} ms" for name, seconds in self.predicted.items())
         return (
             f"{self.candidate}: {found.transactions:,} transactions of {found.cost_ns / 1e3:.2f} us, "
-            f"{found.operations:.1f} operations each, conflict {found.conflict:.3f}, "
-            f"hottest row {found.hot:.3f}, busiest family worker {found.busiest:.2f}, {found.workers} workers; "
+            f"{found.operations:.1f} operations each, waiting for neighbours {found.near:.3f}, "
+            f"hottest row {found.hot:.3f}, largest family {found.largest:.2f}, {found.workers} workers; "
             f"predicted: {times}"
         )
 
@@ -128,7 +158,11 @@ class Model:
 
     def choose(self, workload: Workload, allow_split: bool) -> Choice:
         """The strategy that should be fastest."""
-        allowed = [candidate for candidate in CANDIDATES if allow_split or not candidate.split]
+        allowed = [
+            candidate
+            for candidate in CANDIDATES
+            if (allow_split or not candidate.split) and (workload.beside is not None or not candidate.shared)
+        ]
         predicted = {str(c): predict(c, workload) * self.corrections.get(str(c), 1.0) for c in allowed}
         best = min(allowed, key=lambda c: predicted[str(c)])
         for name in self.corrections:  # what was not tried for long may have become better
@@ -162,10 +196,16 @@ def predict(candidate: Candidate, workload: Workload) -> float:
         return count * cost * 1e-9
     overheads, workers = candidate.overheads, workload.workers
     if candidate is FAMILIES:
-        return (overheads.batch + count * (overheads.transaction + cost * max(workload.busiest, 1 / workers))) * 1e-9
+        return (overheads.batch + count * (overheads.transaction + cost * max(workload.largest, 1 / workers))) * 1e-9
     operations = workload.operations if candidate.split else 1.0
     overhead = overheads.transaction + overheads.operation * operations
-    lost = 1.0 + overheads.waiting * workload.conflict * (workers - 1)
-    spread = count * (overhead + cost * lost) / workers
-    chain = workload.hot * count * (overhead + cost) / operations
-    return (overheads.batch + max(spread, chain)) * 1e-9
+    if candidate.split:  # what comes behind a failure is not run
+        cost *= 1.0 - workload.aborts * (1.0 - 1.0 / operations) * SPARED
+    fixed, part, hot, second = overheads.batch, 1.0, workload.hot, 0.0
+    if candidate.shared and workload.beside is not None:
+        part, hot, second = workload.beside.part, workload.beside.hot, workload.beside.second
+        fixed += FAMILIES.overheads.batch + FAMILIES.overheads.transaction * count
+    lost = 1.0 + overheads.waiting * workload.near
+    spread = count * (part * overhead + cost * lost) / workers
+    chain = hot * part * count * (overhead + cost) / operations
+    return (fixed + max(spread, chain, second * count * cost)) * 1e-9

@@ -1,4 +1,4 @@
-"""What a batch looks like, from a sample of it: how often transactions meet, and the hottest row."""
+"""What a batch looks like, from a sample of it: how often neighbours meet, and the hottest row."""
 
 from __future__ import annotations
 
@@ -8,36 +8,43 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.batch import Batch
+from tidegate.engine.kernels.neighbours import count_neighbours
 from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
 SAMPLE_EVENTS = 1024
 
 
-def sample_conflicts(plan: ProgramPlan, batch: Batch, order: Array, start: int) -> tuple[float, float]:
-    """How likely two transactions write the same row, and the share of transactions that write the hottest one."""
+def sample_neighbours(shapes: Any, batch: Batch, order: Array, start: int, workers: int) -> float:
+    """How likely a transaction has to wait for one that other workers run at the same time."""
+    step = max(1, (len(order) - start) // SAMPLE_EVENTS)
+    step += step % 2 == 0 or step % 3 == 0  # events often come in pairs or threes
+    events = (order, batch.kinds, batch.status)
+    return float(count_neighbours(shapes, events, start, step, workers - 1, True))
+
+
+def sample_hottest(plan: ProgramPlan, batch: Batch, order: Array, start: int) -> float:
+    """The share of transactions that write the hottest row."""
     step = max(1, (len(order) - start) // SAMPLE_EVENTS)
     events = order[start::step][:SAMPLE_EVENTS]
     events = events[batch.status[events] == 0]
     if len(events) < 2:
-        return 1.0, 1.0
-    conflict, hot = 0.0, 0.0
+        return 1.0
+    hot = 0.0
     numbers = {layout.name: number for number, layout in enumerate(plan.tables)}
     touched: dict[int, list[Array]] = {}
     for position, binding in enumerate(plan.rows):
-        users = events[np.isin(batch.kinds[events], binding.writers or binding.users)]
+        if not binding.writers:
+            continue
+        users = events[np.isin(batch.kinds[events], binding.writers)]
         offsets, slots = batch.rows[position].offsets, batch.slots[position]
         if offsets is None:
             found = slots[users]
         else:
             found = np.concatenate([slots[offsets[event] : offsets[event + 1]] for event in users] or [slots[:0]])
-        if binding.writers:
-            touched.setdefault(numbers[binding.parameter.table.name], []).append(found)  # type: ignore[union-attr]
+        touched.setdefault(numbers[binding.parameter.table.name], []).append(found)  # type: ignore[union-attr]
     for parts in touched.values():
         rows, counts = np.unique(np.concatenate(parts), return_counts=True)
-        if len(rows):
-            pairs = float(np.sum(counts * (counts - 1))) / (len(events) * (len(events) - 1))
-            conflict += pairs
-            # A row seen once says nothing; one seen often is as hot as it was seen.
+        if len(rows):  # a row seen once says nothing; one seen often is as hot as it was seen
             hot = max(hot, float(counts.max() - 1) / len(events))
-    return min(conflict, 1.0), min(hot, 1.0)
+    return min(hot, 1.0)

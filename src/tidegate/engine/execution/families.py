@@ -1,11 +1,16 @@
 """Runs transactions that have nothing to do with each other on different workers, serially and in place.
 
-Several strategies may share a batch: a family that is too large for one worker (it would keep the others
-waiting) is left over, for a strategy that can run related transactions side by side.
+Families are put into bundles, and whoever has nothing to do takes the next one. Several strategies may share a
+batch: a family that is too large for one worker is left to a strategy that runs related transactions side by
+side, and a worker that would have to wait there takes a bundle of the others meanwhile.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,80 +21,188 @@ from tidegate.engine.batch import Batch
 from tidegate.engine.execution.serial import SerialRun
 from tidegate.engine.execution.workers import Workers
 from tidegate.engine.kernels.components import (
-    find_families,
+    bundle,
+    find_roots,
     forget_families,
     join_rows,
     list_events,
     mark_written,
-    share_out,
+    number_families,
 )
 from tidegate.engine.planning.builder import GraphBuilder
 
 Array = npt.NDArray[Any]
 
+PARALLEL_EVENTS = 1 << 13
+"""Families of fewer events are looked for by one worker."""
+
+BUNDLES = 64
+"""Bundles for each worker, if families are small: enough for an even end, few enough to cost nothing."""
+
+BUNDLE_EVENTS = 32
+"""A bundle has about so many events at least, unless it is the last."""
+
+WEIGHED, LARGE_SHARE = 4, 16
+"""So many families at most are weighed each, if they have more than one part in so many of the batch."""
+
+WEIGHED_EVENTS, WEIGHED_CALLS = 16, 8
+"""Events that are run for it at first, and how many times the time of the call alone they should take."""
+
+LARGE_BUNDLE = 16
+"""A bundle is large if it has more than one part in so many of what a worker would have in an even share."""
+
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """The families of a batch, shared out among the workers."""
+    """The families of a batch."""
 
-    count: int
-    largest: int  # how many transactions the largest family has
+    family: Array  # per position from `start` on: the number of its event's family, -1 for one that needs no run
+    weight: Array  # per family: how long it takes, as far as is known; at first, the operations of its transactions
     transactions: int
-    load: Array  # per worker: how many operations it would run
-    first: Array  # per worker: where its events begin
-    events: Array
-    leftover: Array  # positions of the largest family's events, if it was left over
+    order: Array
+    start: int
 
     @property
-    def imbalance(self) -> float:
-        """The share of all that the busiest worker has."""
-        total = float(self.load.sum())
-        return float(self.load.max()) / total if total else 1.0
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.weight)
+
+    @property
+    def largest(self) -> float:
+        """The share of the largest family."""
+        return float(self.weight.max()) / float(self.weight.sum()) if self.count else 1.0
+
+    def remaining(self) -> Array:
+        """All events that are still to be run, in the order of time."""
+        events: Array = self.order[self.start :][self.family >= 0]
+        return events
+
+    def largest_events(self) -> Array:
+        """The events of the largest family, in the order of time."""
+        events: Array = self.order[self.start :][self.family == self.weight.argmax()]
+        return events
+
+    @property
+    def second(self) -> float:
+        """The share of the second largest."""
+        if self.count < 2:
+            return 0.0
+        return float(np.partition(self.weight, -2)[-2]) / float(self.weight.sum())
 
 
-def find(
-    builder: GraphBuilder, batch: Batch, order: Array, start: int, workers: int, leave_largest: bool = False
-) -> Families:
+def find(builder: GraphBuilder, workers: Workers, batch: Batch, order: Array, start: int) -> Families:
     """The families of the events from position `start` on."""
     shapes = builder.shapes(batch)
     parent, written, take = builder.latest, builder.group_of_row, builder.memory.take
     family = take("family", len(order), np.int32)
-    size = take("family size", len(order) - start, np.int32)
-    weight = take("family weight", len(order) - start, np.int32)
+    weight = take("family weight", len(order) - start, np.int64)
     events = (order, batch.kinds, batch.status)
     whole = shapes.kind_first[len(shapes.slice_first) - 1]  # parameters of whole transactions come first
     all_written = bool(np.all(shapes.parameter_write[:whole]))
+
+    def together(kernel: Callable[..., Any], *arguments: Any) -> None:
+        """Every worker runs a kernel for its share of the events."""
+        if len(order) - start < PARALLEL_EVENTS:
+            kernel(shapes, events, start, len(order), *arguments)
+            return
+        edges = [start + (len(order) - start) * n // workers.count for n in range(workers.count + 1)]
+        workers.run(lambda w: kernel(shapes, events, edges[w], edges[w + 1], *arguments))
+
     try:
         if not all_written:
-            mark_written(shapes, events, start, written)
-        join_rows(shapes, events, start, all_written, written, parent)
-        count = find_families(shapes, events, start, all_written, written, parent, family, size, weight)
+            together(mark_written, written)
+        together(join_rows, all_written, written, parent)
+        together(find_roots, all_written, written, parent, family)
+        count, transactions = number_families(shapes, events, start, parent, family, weight)
     finally:
-        forget_families(shapes, events, start, all_written, parent, written)
-    size, weight = size[:count], weight[:count]
-    transactions = int(size.sum())
-    largest = int(size.max()) if count else 0
-    leftover = np.empty(0, np.int64)
-    if leave_largest and count:
-        chosen = int(weight.argmax())
-        leftover = np.flatnonzero(family[start:] == chosen) + start
-        family[leftover] = -1
-        weight[chosen] = 0
-    worker_of, load = take("family worker", count, np.int32), np.zeros(workers, np.int64)
-    share_out(weight, max(int(weight.sum()) // (8 * workers), 2), worker_of, load)
-    first, listed = np.empty(workers + 1, np.int64), take("family events", len(order) - start, np.int64)
-    list_events(order, family, worker_of, start, first, listed)
-    return Families(count, largest, transactions, load, first, listed, leftover)
+        together(forget_families, all_written, parent, written)
+    return Families(family[start:], weight[:count], transactions, order, start)
 
 
-def run(families: Families, workers: Workers, serial: SerialRun, batch: Batch) -> int:
-    """Run every worker's families; returns how many events plain Python ran."""
-    interpreted = np.zeros(workers.count, np.int64)
+def weigh(families: Families, serial: SerialRun, batch: Batch) -> tuple[float, int]:
+    """Run some events of each large family, and of the small ones together: weights are nanoseconds from now on.
 
-    def task(worker: int) -> None:
-        begin, end = int(families.first[worker]), int(families.first[worker + 1])
-        if begin < end:
-            interpreted[worker] = serial.run(batch, families.events, begin, end)
+    Returns what a transaction takes on average, and how many plain Python ran. Events of different families may run
+    in any order, so those that were run here are done.
+    """
+    run, weight = serial.prepare(batch), families.weight
+    call = min(_timed(run, families.order[:0])[0] for _ in range(2))  # the first call may load the program
+    sizes = np.bincount(families.family[families.family >= 0], minlength=families.count)
+    group = np.zeros(families.count + 1, np.int8)  # group 0: all small families; the last place: events of no family
+    large = np.argsort(-weight)[:WEIGHED]
+    large = large[weight[large] * LARGE_SHARE > weight.sum()]
+    group[large], group[-1] = np.arange(1, len(large) + 1), -1
+    of_event = group[families.family]
+    total, interpreted = 0.0, 0
+    for number in range(len(large) + 1):
+        positions = np.flatnonzero(of_event == number)
+        done, seconds, each = 0, 0.0, 1.0
+        while done < len(positions) and seconds < WEIGHED_CALLS * call:
+            part = positions[done : done + max(WEIGHED_EVENTS, 3 * done)]
+            seconds, found = _timed(run, families.order[families.start + part])
+            families.family[part] = -1
+            done, interpreted = done + len(part), interpreted + found
+            each = max((seconds - call) / len(part) * 1e9, 1.0)
+        which = group[:-1] == number
+        weight[which] = sizes[which] * each
+        total += len(positions) * each
+    return total / max(int(sizes.sum()), 1), interpreted
 
-    workers.run(task)
-    return int(interpreted.sum())
+
+def _timed(run: Callable[[Array, int, int], int], events: Array) -> tuple[float, int]:
+    began = time.perf_counter()
+    interpreted = run(events, 0, len(events))
+    return time.perf_counter() - began, interpreted
+
+
+class Bundles:
+    """The families of a batch on their way through the workers; without the largest one, if it is left out."""
+
+    def __init__(
+        self, families: Families, serial: SerialRun, batch: Batch, workers: int, without_largest: bool = False
+    ) -> None:
+        weight = families.weight
+        left_out = int(weight.argmax()) if without_largest and families.count else -1
+        total = int(weight.sum())
+        limit = max(total // (BUNDLES * workers), BUNDLE_EVENTS * total // max(families.transactions, 1), 1)
+        bundle_of = np.empty(families.count, np.int32)
+        count = bundle(weight, left_out, limit, bundle_of)
+        self._first, self._events = np.empty(count + 1, np.int64), np.empty(len(families.family), np.int64)
+        list_events(families.order, families.start, families.family, bundle_of, self._first, self._events)
+        heavy = np.zeros(count, np.int64)
+        np.add.at(heavy, bundle_of[bundle_of >= 0], weight[bundle_of >= 0])
+        self._largest_first = np.argsort(-heavy, kind="stable")
+        self._large = int(np.count_nonzero(heavy * LARGE_BUNDLE * workers > total))
+        self._next, self._begun = itertools.count(), 0
+        self._prepare = functools.partial(serial.prepare, batch)
+        self._runs: list[Callable[[Array, int, int], int] | None] = [None] * workers
+        self._interpreted = np.zeros(workers, np.int64)
+
+    def run_one(self, worker: int) -> bool:
+        """Run the next bundle; False if none is left."""
+        taken = next(self._next)
+        self._begun = taken + 1
+        if taken >= len(self._largest_first):
+            return False
+        number = self._largest_first[taken]
+        begin, end = int(self._first[number]), int(self._first[number + 1])
+        run = self._runs[worker]
+        if run is None:  # not earlier: until all workers start, tables may grow
+            run = self._runs[worker] = self._prepare()
+        self._interpreted[worker] += run(self._events, begin, end)
+        return True
+
+    def run_large(self, worker: int) -> None:
+        """Run what should not come last, because nobody could share it then."""
+        while self._begun < self._large and self.run_one(worker):
+            pass
+
+    def run_all(self, worker: int) -> None:
+        """Run bundles as long as there are some."""
+        while self.run_one(worker):
+            pass
+
+    @property
+    def interpreted(self) -> int:
+        """How many events plain Python ran."""
+        return int(self._interpreted.sum())

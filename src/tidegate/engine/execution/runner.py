@@ -17,10 +17,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.engine.adaptation.model import CANDIDATES, FAMILIES, LEARNING, SERIAL, Choice, Model, Workload, predict
+from tidegate.engine.adaptation.model import (
+    ALONE,
+    FAMILIES,
+    LEARNING,
+    SERIAL,
+    SOONEST_NS,
+    Beside,
+    Choice,
+    Model,
+    Workload,
+    predict,
+)
 from tidegate.engine.adaptation.punctuation import Punctuation
 from tidegate.engine.adaptation.rule import THRESHOLDS, GraphProperties, decide
-from tidegate.engine.adaptation.sampling import sample_conflicts
+from tidegate.engine.adaptation.sampling import sample_hottest, sample_neighbours
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution import families
 from tidegate.engine.execution.machine import set_up
@@ -54,11 +65,8 @@ SURE = 0.8
 DOUBT = 1.5
 """Costs of the last batch are taken as known, without a probe, if even so much more would be cheap."""
 
-LARGE_FAMILY = 0.7
-"""A family up to this share of a batch is worth a strategy of its own, beside that of all others."""
-
-EVEN = 1.2
-"""The others are run as families only if no worker has so many times its share of them."""
+LARGE_FAMILY = 0.95
+"""A family with up to this share of the transactions may get a strategy of its own, while all others stay whole."""
 
 UNRELATED_BATCHES = 8
 """After a batch for which another strategy was better, families are not looked for in so many batches."""
@@ -103,13 +111,14 @@ class Runner:
         self.model = Model()
         self._builder = GraphBuilder(self.plan, tables, self.workers)
         self._scheduler = Scheduler(self._builder, self.workers)
+        self._never_compiled = [(n, plan) for n, plan in enumerate(self.plan.transactions) if not plan.compiled]
         self._warned: set[str] = set()
         self._escaping = 0
-        self._cost_us, self._abort_ratio = 0.0, 0.0
+        self._cost_us, self._abort_ratio, self._failed = 0.0, 0.0, 0.0
         self._cost_ns, self._call_seconds, self._probe_bias, self._known_ns = 0.0, 0.0, 1.0, 0.0
         self._interrupts = Interrupts()
         self._skip_families = 0
-        self._first_piece = True
+        self._nothing_ran = True
 
     def use_strings(self, strings: StringPool) -> None:
         """Strings have other numbers from now on."""
@@ -123,7 +132,7 @@ class Runner:
         for begin in range(0, max(len(order), 1), interval):
             piece = order[begin : begin + interval]
             began = time.perf_counter()
-            self._first_piece = begin == 0
+            self._nothing_ran = begin == 0
             executions.append(self._run_interval(batch, piece))
             self.punctuation.add(len(piece), time.perf_counter() - began)
         return executions[0] if len(executions) == 1 else _joined(executions)
@@ -139,8 +148,7 @@ class Runner:
         if self.strategy == "adaptive":
             return self._run_adaptively(batch, order)
         if isinstance(self.strategy, Families):
-            found = families.find(self._builder, batch, order, 0, self.workers.count)
-            return self._run_families(batch, found, "as asked")
+            return self._run_families(batch, families.find(self._builder, self.workers, batch, order, 0), "as asked")
         return self._run_in_pieces(batch, order, 0, self.strategy, _splits(self.strategy), "as asked")
 
     def _run_serially(self, batch: Batch, order: Array, start: int, why: str) -> Execution:
@@ -150,8 +158,8 @@ class Runner:
 
     def _interpreted_transaction(self, batch: Batch) -> str | None:
         """Why the batch cannot be run by several workers, if a transaction in it is not compiled."""
-        for number, plan in enumerate(self.plan.transactions):
-            if not plan.compiled and np.any((batch.kinds == number) & (batch.status == 0)):
+        for number, plan in self._never_compiled:
+            if np.any((batch.kinds == number) & (batch.status == 0)):
                 why = f"transaction {plan.name!r} is interpreted (compiled=False), so its batches run serially"
                 if plan.name not in self._warned:
                     self._warned.add(plan.name)
@@ -187,21 +195,25 @@ class Runner:
                 interpreted=execution.interpreted + interpreted,
                 seconds={"probe": probe_seconds, **execution.seconds},
             )
-        conflict, hot = sample_conflicts(self.plan, batch, order, probed)
-        workload = Workload(rest, cost_ns, self._operations(batch), conflict, hot, workers)
+        near = sample_neighbours(self._builder.shapes(batch), batch, order, probed, workers)
+        hot = sample_hottest(self.plan, batch, order, probed)
+        workload = Workload(rest, cost_ns, self._operations(batch), near, hot, workers, aborts=self._failed)
         began = time.perf_counter()
         related = self._related(batch, order, probed)
         if related is not None:
-            workload = replace(workload, busiest=related.imbalance)
+            workload, found = self._with_families(workload, batch, related)
+            interpreted += found
+            order, probed, self._nothing_ran = related.remaining(), 0, False
         relate_seconds = time.perf_counter() - began
         choice = self.model.choose(workload, allow_split=any(self.plan.slices))
-        if related is not None and choice.candidate is not FAMILIES:
+        if related is not None and choice.candidate is not FAMILIES and not choice.candidate.shared:
             self._skip_families = UNRELATED_BATCHES
         began = time.perf_counter()
         execution = self._run_choice(batch, order, probed, choice, related)
         if execution.why == choice.why:  # else it ended in another way than was chosen
             self.model.learn(choice, time.perf_counter() - began)
             self._learn_cost(execution, workload, probed_ns)
+        self._failed = np.count_nonzero(batch.status) / batch.size
         return replace(
             execution,
             interpreted=execution.interpreted + interpreted,
@@ -210,15 +222,34 @@ class Runner:
 
     def _is_cheap(self, count: int, cost_ns: float, workers: int) -> bool:
         """Whether serial execution wins by far even against strategies that never wait."""
-        found = Workload(count, cost_ns, 1.0, 0.0, 0.0, workers, busiest=0.0)
-        return predict(SERIAL, found) <= min(predict(c, found) for c in CANDIDATES if c is not SERIAL) * SURE
+        if count * cost_ns <= SOONEST_NS * SURE:
+            return True
+        found = Workload(count, cost_ns, 1.0, 0.0, 0.0, workers, largest=0.0)
+        return predict(SERIAL, found) <= min(predict(candidate, found) for candidate in (FAMILIES, *ALONE)) * SURE
 
     def _related(self, batch: Batch, order: Array, start: int) -> families.Families | None:
         """The families of a batch; None if recent batches were better off with another strategy."""
         if self._skip_families > 0:
             self._skip_families -= 1
             return None
-        return families.find(self._builder, batch, order, start, self.workers.count)
+        return families.find(self._builder, self.workers, batch, order, start)
+
+    def _with_families(self, workload: Workload, batch: Batch, related: families.Families) -> tuple[Workload, int]:
+        """What is known of a batch, and how its families would spread over the workers.
+
+        Returns also how many events plain Python ran.
+        """
+        interpreted = 0
+        if related.count > 1 and related.largest > 1 / families.LARGE_SHARE:
+            cost_ns, interpreted = families.weigh(related, self.serial, batch)
+            workload = replace(workload, cost_ns=cost_ns)
+        workload = replace(workload, largest=related.largest)
+        events = related.largest_events()
+        part = len(events) / max(related.transactions, 1)
+        if related.largest <= 1 / self.workers.count or part > LARGE_FAMILY:
+            return workload, interpreted
+        hot = sample_hottest(self.plan, batch, events, 0)
+        return replace(workload, beside=Beside(part, hot, related.second)), interpreted
 
     def _run_choice(
         self, batch: Batch, order: Array, start: int, choice: Choice, related: families.Families | None
@@ -229,37 +260,36 @@ class Runner:
         if candidate is FAMILIES:
             assert related is not None
             return self._run_families(batch, related, choice.why)
-        if related is not None and related.largest < related.transactions * LARGE_FAMILY and related.count > 1:
-            others = families.find(self._builder, batch, order, start, self.workers.count, leave_largest=True)
-            if others.imbalance < EVEN / self.workers.count:
-                return self._run_apart(batch, order, others, choice)
+        if candidate.shared:
+            assert related is not None
+            return self._run_apart(batch, related, choice)
         execution = self._run_in_pieces(batch, order, start, candidate.strategy, candidate.split, choice.why)
         return replace(execution, strategy=str(candidate)) if execution.why == choice.why else execution
 
     def _run_families(self, batch: Batch, related: families.Families, why: str) -> Execution:
         began = time.perf_counter()
-        interpreted = families.run(related, self.workers, self.serial, batch)
+        bundles = families.Bundles(related, self.serial, batch, self.workers.count)
+        self.workers.run(bundles.run_all)
         self._raise_error_of_plain_program()
         return Execution(
             str(FAMILIES.strategy),
             self.workers.count,
-            interpreted=interpreted,
+            interpreted=bundles.interpreted,
             why=why,
             seconds={"execute": time.perf_counter() - began},
             properties={"families": related.count, "largest family": related.largest},
         )
 
-    def _run_apart(self, batch: Batch, order: Array, related: families.Families, choice: Choice) -> Execution:
-        """Two strategies for one batch: the largest family as chosen, all others each on one worker."""
-        others = self._run_families(batch, related, choice.why)
-        candidate, largest = choice.candidate, order[related.leftover]
-        execution = self._run_in_pieces(batch, largest, 0, candidate.strategy, candidate.split, choice.why, apart=True)
+    def _run_apart(self, batch: Batch, related: families.Families, choice: Choice) -> Execution:
+        """Two strategies for one batch: the largest family as chosen, each of the others by one worker."""
+        others = families.Bundles(related, self.serial, batch, self.workers.count, without_largest=True)
+        candidate, largest = choice.candidate, related.largest_events()
+        execution = self._run_in_pieces(batch, largest, 0, candidate.strategy, candidate.split, choice.why, others)
         return replace(
             execution,
-            strategy=f"families + {candidate}",
+            strategy=str(candidate) if execution.why == choice.why else execution.strategy,
             interpreted=execution.interpreted + others.interpreted,
-            seconds=_added(execution.seconds, others.seconds),
-            properties={**execution.properties, **others.properties},
+            properties={**execution.properties, "families": related.count, "largest family": related.largest},
         )
 
     def _probe(self, batch: Batch, order: Array) -> tuple[int, float, int]:
@@ -291,7 +321,7 @@ class Runner:
         if execution.strategy == "serial":
             really_ns = execution.seconds["execute"] / workload.transactions * 1e9
         elif execution.strategy == "families":
-            share = max(workload.busiest, 1 / self.workers.count)
+            share = max(workload.largest, 1 / self.workers.count)
             really_ns = execution.seconds["execute"] / (workload.transactions * share) * 1e9
         elif "operation us" in execution.properties:
             per_transaction = execution.properties["operations"] / max(execution.properties["transactions"], 1)
@@ -323,9 +353,12 @@ class Runner:
         strategy: Strategy,
         split: bool,
         why: str,
-        apart: bool = False,
+        beside: families.Bundles | None = None,
     ) -> Execution:
-        """Run events in pieces of bounded memory, each with a graph of its own."""
+        """Run events in pieces of bounded memory, each with a graph of its own.
+
+        Workers that would have to wait do what is `beside` the first piece meanwhile.
+        """
         if not self._may_speculate(batch):
             if isinstance(strategy, Decision) and strategy.abort == "lazy":
                 strategy = replace(strategy, abort="eager")
@@ -338,8 +371,9 @@ class Runner:
         used = strategy
         for begin in range(start, len(order), PIECE_EVENTS):
             end = min(begin + PIECE_EVENTS, len(order))
-            alone = begin == 0 and not apart and self._first_piece
-            run = self._run_piece(batch, order[:end], begin, _in_full(strategy), split, alone)
+            alone = begin == 0 and beside is None and self._nothing_ran
+            run = self._run_piece(batch, order[:end], begin, _in_full(strategy), split, alone, beside)
+            beside = None
             if run is None:
                 batch.valid[order[begin:]] = False
                 self._escaping = ESCAPE_BATCHES
@@ -355,7 +389,14 @@ class Runner:
         return Execution(str(strategy), self.workers.count, decision, why=why, seconds=seconds, properties=properties)
 
     def _run_piece(
-        self, batch: Batch, order: Array, start: int, strategy: Strategy, split: bool, may_stop: bool
+        self,
+        batch: Batch,
+        order: Array,
+        start: int,
+        strategy: Strategy,
+        split: bool,
+        may_stop: bool,
+        beside: families.Bundles | None,
     ) -> Run | None:
         """Run one piece; None if it needs plain Python, and then nothing of it happened."""
         began = time.perf_counter()
@@ -364,6 +405,7 @@ class Runner:
             built = time.perf_counter()
             bench = set_up(self.plan, self._module, self._tables, batch, self.serial.literals, self.workers.count)
             run = self._scheduler.start(plan, bench)
+            run.beside = beside
             run.seconds["construct"] = built - began
             run.properties |= self._scheduler.properties(plan)
             run.strategy = self._by_rule(batch, run, strategy) if isinstance(strategy, Published) else strategy

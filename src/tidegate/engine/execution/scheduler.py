@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.batch import Batch
+from tidegate.engine.execution.families import Bundles
 from tidegate.engine.execution.machine import Bench
 from tidegate.engine.execution.workers import Workers, processors
 from tidegate.engine.kernels import aborts, baselines, execution
@@ -65,6 +66,8 @@ class Run:
     bench: Bench
     progress: Progress
     strategy: Strategy = "serial"
+    beside: Bundles | None = None
+    """Work that shares no row with this run, for workers that would have to wait."""
     seconds: dict[str, float] = field(default_factory=dict)
     properties: dict[str, float] = field(default_factory=dict)
 
@@ -371,14 +374,22 @@ def _explore_by_signals(workers: Workers, run: Run, units: Units, eager: bool) -
     graph, progress, machine = run.plan.graph, run.progress, run.bench.machine
     execution.count_pending(graph, units, progress, eager)
     progress.control[DONE] = 0
-    stacks = (np.empty(workers.count * LINE, np.int32), np.empty(len(progress.pending), np.int32))
+    inbox, offer = np.empty(workers.count * LINE, np.int32), np.empty(workers.count * LINE, np.int32)
+    stacks = (inbox, offer, np.empty(len(progress.pending), np.int32))
     execution.hand_out(progress, workers.count, stacks)
     ready = _ready_lists(workers, units)
     count = workers.count
-    workers.run(
-        lambda w: execution.explore_ns(graph, units, progress, machine, eager, w, count, stacks, ready[w]),
-        run.interrupt,
-    )
+
+    def explore(worker: int) -> None:
+        arguments = (graph, units, progress, machine, eager, worker, count, stacks, ready[worker])
+        if run.beside is not None:
+            run.beside.run_large(worker)
+            while not execution.explore_ns(*arguments, True) and run.beside.run_one(worker):
+                pass
+            run.beside.run_all(worker)
+        execution.explore_ns(*arguments, False)
+
+    workers.run(explore, run.interrupt)
 
 
 _EXPLORERS: dict[str, Callable[[Workers, Run, Units, bool], None]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -43,29 +43,34 @@ class SerialRun:
 
     def run(self, batch: Batch, order: Array, start: int, stop: int) -> int:
         """Run the events at positions `start` to `stop` of the order; returns how many plain Python ran."""
+        return self.prepare(batch)(order, start, stop)
+
+    def prepare(self, batch: Batch) -> Callable[[Array, int, int], int]:
+        """`run` for many parts of a batch; each thread needs one of its own."""
         rows = _flat(batch.rows, batch.slots)
         values = _flat(batch.values, [bound.values for bound in batch.values])
         tables = tuple(array for layout in self.plan.tables for array in self._tables[layout.name].arrays)
-        results = (batch.valid, *batch.results)
-        scratch = self._scratch(batch)
-        position, interpreted = start, 0
-        with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
-            while True:
-                position = self._module.run(
-                    position, stop, order, batch.kinds, batch.status,
-                    rows, values, tables, results, self.literals, scratch,
-                )  # fmt: skip
-                while position < stop:  # what is never compiled needs no call of `run` in between
-                    event = int(order[position])
-                    if batch.status[event] == 0:
-                        with self._one_at_a_time:  # several workers may run families of this batch
-                            self._interpreter.run(batch, event)
-                        interpreted += 1
-                    position += 1
-                    if position < stop and self._compiled[batch.kinds[order[position]]]:
-                        break
-                if position >= stop:
-                    return interpreted
+        arrays = (rows, values, tables, (batch.valid, *batch.results), self.literals, self._scratch(batch))
+        compiled, kinds, status = self._module.run, batch.kinds, batch.status
+
+        def run(order: Array, position: int, stop: int) -> int:
+            interpreted = 0
+            with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
+                while True:
+                    position = compiled(position, stop, order, kinds, status, *arrays)
+                    while position < stop:  # what is never compiled needs no call of `run` in between
+                        event = int(order[position])
+                        if status[event] == 0:
+                            with self._one_at_a_time:  # several workers may run families of this batch
+                                self._interpreter.run(batch, event)
+                            interpreted += 1
+                        position += 1
+                        if position < stop and self._compiled[kinds[order[position]]]:
+                            break
+                    if position >= stop:
+                        return interpreted
+
+        return run
 
     def _scratch(self, batch: Batch) -> tuple[Array, ...]:
         found = []

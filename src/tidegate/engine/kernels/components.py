@@ -6,31 +6,48 @@ without a graph, versions or locks.
 
     t1 moves A -> B     t2 moves C -> D     t3 moves B -> E         {t1, t3}  {t2}
 
-Families are found by joining the rows that a transaction touches (disjoint sets, path halving): the marks
-that `planning` keeps per row serve as the sets' parents, -1 for a row that is its own.
+Families are found by joining the rows that a transaction touches (disjoint sets, path halving), by all workers
+at once: the marks that `planning` keeps per row serve as the sets' parents, -1 for a row that is its own. The
+parent of a row is always one with a smaller number, so no circle can come about, and a link is made by an atomic
+exchange, or tried again from the new root.
 """
 
 from __future__ import annotations
 
 from tidegate.engine.kernels.graph import rows_of
-from tidegate.foundation.atomics import peek
+from tidegate.foundation.atomics import compare_exchange, load, peek
 from tidegate.foundation.jit import generated, kernel
 
+ALONE = -2  # instead of a root: the event is a family of its own
 WRITTEN = -2  # a mark of rows that some transaction of the batch may write
 
 
 @generated
 def _root(parent, row):  # type: ignore[no-untyped-def]
-    while parent[row] >= 0:
-        above = parent[row]
-        if parent[above] >= 0:
-            parent[row] = parent[above]
-        row = above
+    above = load(parent, row)
+    while above >= 0:
+        higher = load(parent, above)
+        if higher >= 0:
+            parent[row] = higher  # an ancestor, whoever joins sets meanwhile
+        row, above = above, higher
     return row
 
 
 @generated
-def _row(shapes, parameter, event, element):  # type: ignore[no-untyped-def]
+def _join(parent, one, other):  # type: ignore[no-untyped-def]
+    """Make two rows members of one set; returns a row of it near the root."""
+    while True:
+        one, other = _root(parent, one), _root(parent, other)
+        if one == other:
+            return one
+        if one > other:
+            one, other = other, one
+        if compare_exchange(parent, other, -1, one):
+            return one
+
+
+@generated
+def row_number(shapes, parameter, event, element):  # type: ignore[no-untyped-def]
     """The number of a row among the rows of all tables."""
     column = shapes.parameter_row[parameter]
     offsets = shapes.row_offsets[column]
@@ -39,10 +56,10 @@ def _row(shapes, parameter, event, element):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def mark_written(shapes, events, start, written_out):  # type: ignore[no-untyped-def]
+def mark_written(shapes, events, begin, end, written_out):  # type: ignore[no-untyped-def]
     """Mark the rows that some transaction may write: only they relate those who touch them."""
     order, kinds, status = events
-    for position in range(start, order.shape[0]):
+    for position in range(begin, end):
         event = order[position]
         if status[event] != 0:
             continue
@@ -50,14 +67,14 @@ def mark_written(shapes, events, start, written_out):  # type: ignore[no-untyped
         for parameter in range(shapes.kind_first[kind], shapes.kind_first[kind + 1]):
             if shapes.parameter_write[parameter]:
                 for element in range(rows_of(shapes, parameter, event)):
-                    written_out[_row(shapes, parameter, event, element)] = WRITTEN
+                    written_out[row_number(shapes, parameter, event, element)] = WRITTEN
 
 
 @kernel
-def join_rows(shapes, events, start, all_written, written, parent_out):  # type: ignore[no-untyped-def]
+def join_rows(shapes, events, begin, end, all_written, written, parent_out):  # type: ignore[no-untyped-def]
     """Join the rows of each transaction, except rows that nobody writes."""
     order, kinds, status = events
-    for position in range(start, order.shape[0]):
+    for position in range(begin, end):
         event = order[position]
         if status[event] != 0:
             continue
@@ -65,108 +82,115 @@ def join_rows(shapes, events, start, all_written, written, parent_out):  # type:
         first = -1
         for parameter in range(shapes.kind_first[kind], shapes.kind_first[kind + 1]):
             for element in range(rows_of(shapes, parameter, event)):
-                row = _row(shapes, parameter, event, element)
-                if not all_written and written[row] != WRITTEN:
-                    continue
-                root = _root(parent_out, row)
-                if first < 0:
-                    first = root
-                elif root != first:
-                    parent_out[root] = first
+                row = row_number(shapes, parameter, event, element)
+                if all_written or written[row] == WRITTEN:
+                    first = row if first < 0 else _join(parent_out, first, row)
 
 
 @kernel
-def find_families(shapes, events, start, all_written, written, parent, family_out, size_out, weight_out):  # type: ignore[no-untyped-def]
-    """Number the families in the order in which they appear; returns how many.
-
-    `family_out` has -1 for an event that is refused; one that touches no written row is a family of its own.
-    The parent of a root becomes -2 - the number of its family. A family weighs as much as its transactions have
-    operations.
-    """
+def find_roots(shapes, events, begin, end, all_written, written, parent, root_out):  # type: ignore[no-untyped-def]
+    """The root of each event's rows: -1 for an event that is refused, `ALONE` if it touches no written row."""
     order, kinds, status = events
-    families = 0
-    for position in range(start, order.shape[0]):
+    for position in range(begin, end):
         event = order[position]
-        family_out[position] = -1
+        root_out[position] = -1
         if status[event] != 0:
             continue
         kind = kinds[event]
-        root = -1
+        root_out[position] = ALONE
         for parameter in range(shapes.kind_first[kind], shapes.kind_first[kind + 1]):
-            if root >= 0:
+            if root_out[position] >= 0:
                 break
             for element in range(rows_of(shapes, parameter, event)):
-                row = _row(shapes, parameter, event, element)
+                row = row_number(shapes, parameter, event, element)
                 if all_written or written[row] == WRITTEN:
-                    root = _root(parent, row)
+                    root_out[position] = _root(parent, row)
                     break
+
+
+@kernel
+def number_families(shapes, events, start, parent, family_out, weight_out):  # type: ignore[no-untyped-def]
+    """Turn roots into numbers of families, in the order in which these appear.
+
+    The parent of a root becomes -2 - the number of its family. A family weighs as much as its transactions have
+    operations. Returns how many families and transactions there are.
+    """
+    order, kinds, _ = events
+    families, transactions = 0, 0
+    for position in range(start, order.shape[0]):
+        root = family_out[position]
+        if root == -1:
+            continue
         if root >= 0 and parent[root] < -1:
             family = -2 - parent[root]
         else:
             family = families
-            size_out[family] = 0
             weight_out[family] = 0
             families += 1
             if root >= 0:
                 parent[root] = -2 - family
         family_out[position] = family
-        size_out[family] += 1
+        transactions += 1
+        kind = kinds[order[position]]
         weight_out[family] += max(1, shapes.slice_first[kind + 1] - shapes.slice_first[kind])
-    return families
+    return families, transactions
 
 
 @kernel
-def forget_families(shapes, events, start, all_written, parent_out, written_out):  # type: ignore[no-untyped-def]
+def forget_families(shapes, events, begin, end, all_written, parent_out, written_out):  # type: ignore[no-untyped-def]
     """Make the marks ready for the next use."""
     order, kinds, status = events
-    for position in range(start, order.shape[0]):
+    for position in range(begin, end):
         event = order[position]
         if status[event] != 0:
             continue
         kind = kinds[event]
         for parameter in range(shapes.kind_first[kind], shapes.kind_first[kind + 1]):
             for element in range(rows_of(shapes, parameter, event)):
-                row = _row(shapes, parameter, event, element)
+                row = row_number(shapes, parameter, event, element)
                 parent_out[row] = -1
                 if not all_written:
                     written_out[row] = -1
 
 
-@generated
-def _lightest(load):  # type: ignore[no-untyped-def]
-    chosen = 0
-    for worker in range(1, load.shape[0]):
-        if load[worker] < load[chosen]:
-            chosen = worker
-    return chosen
+@kernel
+def bundle(weight, left_out, limit, bundle_out):  # type: ignore[no-untyped-def]
+    """Put small families together until a bundle weighs `limit`; returns how many bundles there are.
+
+    A large family is a bundle of its own; the one that is `left_out` gets -1.
+    """
+    bundles, filled = 0, limit
+    open_bundle = -1
+    for family in range(weight.shape[0]):
+        if family == left_out:
+            bundle_out[family] = -1
+        elif weight[family] >= limit:
+            bundle_out[family] = bundles
+            bundles += 1
+        else:
+            if filled >= limit:
+                open_bundle = bundles
+                bundles += 1
+                filled = 0
+            bundle_out[family] = open_bundle
+            filled += weight[family]
+    return bundles
 
 
 @kernel
-def share_out(weight, large, worker_out, load_out):  # type: ignore[no-untyped-def]
-    """Give each family to a worker: the large ones first, then the others, always to who has least."""
-    load_out[:] = 0
-    for turn in range(2):
-        for family in range(worker_out.shape[0]):
-            if (weight[family] >= large) == (turn == 0):
-                worker = _lightest(load_out)
-                worker_out[family] = worker
-                load_out[worker] += weight[family]
-
-
-@kernel
-def list_events(order, family, worker_of, start, first_out, event_out):  # type: ignore[no-untyped-def]
-    """The events of each worker, in the order of time; `first_out` says where each worker's begin."""
+def list_events(order, start, family, bundle_of, first_out, event_out):  # type: ignore[no-untyped-def]
+    """The events of each bundle, in the order of time; `first_out` says where each bundle's begin."""
     first_out[:] = 0
-    for position in range(start, order.shape[0]):
-        if family[position] >= 0:
-            first_out[worker_of[family[position]] + 1] += 1
+    for index in range(family.shape[0]):
+        if family[index] >= 0 and bundle_of[family[index]] >= 0:
+            first_out[bundle_of[family[index]] + 1] += 1
     for index in range(1, first_out.shape[0]):
         first_out[index] += first_out[index - 1]
-    for position in range(start, order.shape[0]):
-        if family[position] >= 0:
-            worker = worker_of[family[position]]
-            event_out[first_out[worker]] = order[position]
-            first_out[worker] += 1
+    for index in range(family.shape[0]):
+        if family[index] >= 0 and bundle_of[family[index]] >= 0:
+            found = bundle_of[family[index]]
+            event_out[first_out[found]] = order[start + index]
+            first_out[found] += 1
     for index in range(first_out.shape[0] - 1, 0, -1):
         first_out[index] = first_out[index - 1]
     first_out[0] = 0

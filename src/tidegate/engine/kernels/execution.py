@@ -34,7 +34,7 @@ from tidegate.foundation.atomics import compare_exchange, exchange, fetch_add, l
 from tidegate.foundation.jit import generated, kernel
 
 CHUNK = 8  # units that a worker takes at a time from a layer
-PRIVATE_UNITS = 16  # units that a worker runs before it offers the rest of what it took to others
+UNITS_TAKEN = 16  # units that a worker takes at a time from those that never waited
 
 
 @generated
@@ -243,62 +243,100 @@ def _send(inbox, following, unit, target):  # type: ignore[no-untyped-def]
             return
 
 
+@generated
+def _take_all(stack, owner):  # type: ignore[no-untyped-def]
+    """Everything on a worker's stack, -1 if there is nothing."""
+    if load(stack, owner * LINE) < 0:
+        return -1
+    return exchange(stack, owner * LINE, -1)
+
+
+@generated
+def _take_some(offer, following, worker, workers):  # type: ignore[no-untyped-def]
+    """The first units of a worker's offer, one's own if there is one; the rest stays there for everybody."""
+    for step in range(workers):
+        victim = (worker + step) % workers
+        first = _take_all(offer, victim)
+        if first >= 0:
+            last = first
+            for _ in range(UNITS_TAKEN - 1):
+                if following[last] < 0:
+                    break
+                last = following[last]
+            store(offer, victim * LINE, following[last])  # meanwhile it is empty, so nobody else has written there
+            following[last] = -1
+            return first
+    return -1
+
+
+@generated
+def _take_signals(inbox, worker, workers):  # type: ignore[no-untyped-def]
+    """What was signalled to another worker that has not looked yet."""
+    for step in range(1, workers):
+        found = _take_all(inbox, (worker + step) % workers)
+        if found >= 0:
+            return found
+    return -1
+
+
 @kernel
-def explore_ns(graph, units, progress, machine, eager, worker, workers, stacks, ready):  # type: ignore[no-untyped-def]
+def explore_ns(graph, units, progress, machine, eager, worker, workers, stacks, ready, leave):  # type: ignore[no-untyped-def]
     """Whoever finishes a unit signals those that waited for it: one stays here, the others go to their owners.
 
-    A worker whose own stack is empty takes all of another's; what it took it offers again after some units.
+    Who was signalled comes before who never waited, or the longest chains would begin last. What never waited is
+    offered to all in the order of time; a worker takes some of it at a time. Returns true when all units are done.
+    With `leave` it also returns, false, when it would have to wait: it may come back.
     """
-    inbox, following = stacks
+    inbox, offer, following = stacks
     control = progress.control
     total = progress.pending.shape[0]
-    finished, spins, private = 0, 0, 0
-    unit = -1
-    chain = -1
+    finished, spins = 0, 0
+    unit, signalled, later = -1, -1, -1
     while True:
-        if unit < 0 and chain >= 0:
-            unit = chain
-            chain = following[unit]
+        if unit < 0:
+            if signalled < 0:
+                signalled = _take_all(inbox, worker)
+            if signalled >= 0:
+                unit = signalled
+                signalled = following[unit]
+            elif later >= 0:
+                unit = later
+                later = following[unit]
         if unit < 0:
             if finished > 0:
                 fetch_add(control, DONE, finished)
                 finished = 0
-            for step in range(workers):
-                victim = (worker + step) % workers
-                if load(inbox, victim * LINE) >= 0:
-                    chain = exchange(inbox, victim * LINE, -1)
-                    if chain >= 0:
-                        break
-            if chain < 0:
+            later = _take_some(offer, following, worker, workers)
+            if later < 0:
+                later = _take_signals(inbox, worker, workers)
+            if later < 0:
                 if load(control, DONE) >= total or load(control, STOP) != RUNNING:
-                    return
+                    return True
+                if leave:
+                    return False
                 spins = wait(control, spins)
             continue
         spins = 0
         count = run_unit(graph, units, progress, machine, eager, worker, unit, ready)
         finished += 1
         if load(control, STOP) != RUNNING:
-            return
+            return True
         unit = -1
         if count > 0:
             unit = ready[0]
             for index in range(1, count):
                 _send(inbox, following, ready[index], ready[index] % workers)
-        private += 1
-        if private >= PRIVATE_UNITS and chain >= 0 and load(inbox, worker * LINE) < 0:
-            private = 0
-            if compare_exchange(inbox, worker * LINE, -1, chain):
-                chain = -1
 
 
 @kernel
 def hand_out(progress, workers, stacks):  # type: ignore[no-untyped-def]
-    """Give every worker the units that wait for nothing, so that the earliest lie on top."""
-    inbox, following = stacks
+    """Offer the units that wait for nothing, so that the earliest lie on top."""
+    inbox, offer, following = stacks
     for worker in range(workers):
         inbox[worker * LINE] = -1
+        offer[worker * LINE] = -1
     for unit in range(progress.pending.shape[0] - 1, -1, -1):
         if progress.pending[unit] == 0:
             target = unit % workers
-            following[unit] = inbox[target * LINE]
-            inbox[target * LINE] = unit
+            following[unit] = offer[target * LINE]
+            offer[target * LINE] = unit
