@@ -5,15 +5,19 @@ import tidegate as tg
 @tg.table(key="id")                 a class is a table
 @tg.transaction                     a function is a transaction; its signature is what it touches
 tg.require, tg.abort, tg.delete     the verbs inside
+tg.stream, tg.window, tg.dataflow   transactions that start each other; tg.emit and tg.trigger connect them
 tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
 tg.Decision                         one exact way to schedule a batch, where "adaptive" should not choose
 """
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate.api.control import Abort, abort, delete, require
+from tidegate.api.control import Abort, abort, delete, looking_up, lookup, require
+from tidegate.api.dataflow import Dataflow, dataflow
+from tidegate.api.stream import Stream, collecting, emit, stream
 from tidegate.api.table import table
-from tidegate.compiler.declaration import transaction
+from tidegate.api.window import Window, WindowRows, window
+from tidegate.compiler.declaration import transaction, trigger
 from tidegate.foundation.errors import (
     DefinitionError,
     InputError,
@@ -25,7 +29,7 @@ from tidegate.foundation.errors import (
     TidegateError,
 )
 from tidegate.operations.decision import Chains, Decision, Families, Partitioned, Published
-from tidegate.operations.outcomes import Outcome
+from tidegate.operations.outcomes import Outcome, Step
 
 if TYPE_CHECKING:
     from tidegate.embedding import Engine
@@ -35,6 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Abort",
     "Chains",
+    "Dataflow",
     "Decision",
     "DefinitionError",
     "Engine",
@@ -46,14 +51,26 @@ __all__ = [
     "Published",
     "RecoveryImpossible",
     "StateOwned",
+    "Step",
     "StorageCorrupted",
     "StorageFailed",
+    "Stream",
     "TidegateError",
+    "Window",
+    "WindowRows",
     "abort",
+    "collecting",
+    "dataflow",
     "delete",
+    "emit",
+    "looking_up",
+    "lookup",
     "require",
+    "stream",
     "table",
     "transaction",
+    "trigger",
+    "window",
 ]
 
 

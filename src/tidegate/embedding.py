@@ -14,16 +14,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.api.dataflow import Dataflow
+from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
+from tidegate.api.window import Window
 from tidegate.compiler.program import build_program
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
+from tidegate.engine.flows import FlowRun
 from tidegate.engine.report import BatchReport
 from tidegate.foundation.errors import DefinitionError, InputError
 from tidegate.operations.decision import Strategy, check_strategy
-from tidegate.operations.outcomes import Outcome
+from tidegate.operations.outcomes import Outcome, Step
 
 
 class Engine:
@@ -40,16 +44,17 @@ class Engine:
 
     def __init__(
         self,
-        transactions: Sequence[Transaction],
+        transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow,
         strategy: Strategy = "adaptive",
         workers: int = 1,
         directory: str | None = None,
         punctuation: int | None = None,
+        record: bool = False,
     ) -> None:
         """Make an engine.
 
         Args:
-            transactions: the program: functions declared with `@tg.transaction`.
+            transactions: the program: functions declared with `@tg.transaction`, and dataflow graphs.
             strategy: how batches are scheduled: "adaptive" chooses, "serial" is one worker, "lock", "mvlk",
                 "partitioned" and "chains" are published baselines, `tg.Decision(...)` is one exact way. All give
                 the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost.
@@ -57,6 +62,7 @@ class Engine:
             directory: where to keep the state; None keeps it in memory only.
             punctuation: events that are scheduled together at most; None takes each `run` as a whole. It changes
                 speed and latency, never answers; `best_punctuation` estimates a good one.
+            record: True keeps a history of dataflow graphs (`history`): every transaction of every round.
         """
         check_strategy(strategy)
         if workers < 1:
@@ -64,13 +70,20 @@ class Engine:
         if punctuation is not None and punctuation < 1:
             raise DefinitionError(f"punctuation: required a number of at least 1, or None, got {punctuation!r}")
         self._program = build_program(transactions)
+        plans = self._program.plan.transactions
+        self._numbers = {plan.name: number for number, plan in enumerate(plans)}
+        self._parameters = [{parameter.name for parameter in plan.parameters} for plan in plans]
         self._lock = threading.RLock()
         self._kept = None
         self._memory = None
         if directory is None:
-            self._memory = EngineCore(self._program, strategy=strategy, workers=workers, punctuation=punctuation)
+            self._memory = EngineCore(
+                self._program, strategy=strategy, workers=workers, punctuation=punctuation, record=record
+            )
         else:
-            self._kept = VersionedEngine.open_embedded(self._program, directory, strategy, workers, punctuation)
+            self._kept = VersionedEngine.open_embedded(
+                self._program, directory, strategy, workers, punctuation, record=record
+            )
 
     @property
     def _core(self) -> EngineCore:
@@ -78,7 +91,8 @@ class Engine:
         if self._memory is not None:
             return self._memory
         assert self._kept is not None
-        return self._kept.core
+        with self._lock:
+            return self._kept.core
 
     def load(self, table: type, rows: pa.Table) -> None:
         """Write rows into a table, replacing those with the same keys; absent columns take their defaults."""
@@ -109,9 +123,9 @@ class Engine:
     def execute(self, transaction: Transaction, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict."""
         number = self._number(transaction)
-        plan = self._program.plan.transactions[number]
-        expected = {parameter.name for parameter in plan.parameters}
-        if set(arguments) != expected:
+        expected = self._parameters[number]
+        if arguments.keys() != expected:
+            plan = self._program.plan.transactions[number]
             missing, extra = sorted(expected - set(arguments)), sorted(set(arguments) - expected)
             problem = f"missing {', '.join(missing)}" if missing else f"no parameter is called {', '.join(extra)}"
             raise InputError(f"execute {plan.name!r}: {problem}; it takes {', '.join(sorted(expected))}")
@@ -132,11 +146,45 @@ class Engine:
         with self._lock:
             return self._core.read(name, words)
 
-    def scan(self, table: type) -> pa.Table:
-        """All committed rows of a table, sorted by key."""
-        name = self._table(table)
+    def scan(self, table: type | Stream | Window) -> pa.Table:
+        """All committed rows of a table, sorted by key; the visible rows of a window; the tuples that wait in a stream.
+
+        What waits in a border stream are events of an atomic batch that is not complete.
+        """
         with self._lock:
-            return self._core.rows(name)
+            if isinstance(table, Stream):
+                return self._flows().scan(self._stream(table))
+            if isinstance(table, Window):
+                return self._flows().window_rows(table.identity)
+            return self._core.rows(self._table(table))
+
+    def take(self, stream: Stream) -> pa.Table:
+        """What was emitted into a stream that no transaction is on, with the number of its `batch`; forgets it."""
+        with self._lock:
+            number = self._stream(stream)
+            flows = self._flows()
+            if not flows.flows.outputs[number]:
+                raise InputError(f"stream {stream.name!r} is consumed by transactions; outputs are those that are not")
+            return flows.take(number)
+
+    @property
+    def history(self) -> list[Step]:
+        """Every transaction that ran, in order, for an engine made with record=True."""
+        with self._lock:
+            return [] if self._core.flows is None else self._core.flows.history
+
+    def _flows(self) -> FlowRun:
+        flows = self._core.graphs()
+        if flows is None:
+            raise InputError("this engine runs no dataflow; give it one: tg.Engine([tg.dataflow([...])])")
+        return flows
+
+    def _stream(self, stream: Stream) -> int:
+        number = self._flows().stream_number(stream.name)
+        if number < 0:
+            known = ", ".join(layout.name for layout in self._flows().flows.streams)
+            raise InputError(f"{stream!r} is not a stream of this engine; they are: {known}")
+        return number
 
     @property
     def last_batch(self) -> BatchReport | None:
@@ -154,7 +202,8 @@ class Engine:
         Args:
             latency_ms: what a batch may take; None looks for throughput.
         """
-        return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
+        with self._lock:
+            return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
 
     def close(self) -> None:
         """End the worker threads, and let go of the directory, so that another engine may open it."""
@@ -181,8 +230,9 @@ class Engine:
 
     def _number(self, transaction: Transaction) -> int:
         name = getattr(transaction, "__name__", str(transaction))
-        if name not in self._program.plan.names:
-            raise InputError(
-                f"{name!r} is not a transaction of this engine; they are: {', '.join(self._program.plan.names)}"
-            )
-        return self._program.plan.names.index(name)
+        number = self._numbers.get(name)
+        if number is not None and getattr(transaction, "on", None) is not None:
+            raise InputError(f"{name!r} is started by its stream; feed that with run")
+        if number is None:
+            raise InputError(f"{name!r} is not a transaction of this engine; they are: {', '.join(self._numbers)}")
+        return number

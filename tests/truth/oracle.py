@@ -142,11 +142,11 @@ STAND_IN = types.SimpleNamespace(
 )
 
 
-def declarations(source: str, filename: str = "<oracle>") -> dict[str, Any]:
+def declarations(source: str, filename: str = "<oracle>", stand_in: Any = STAND_IN) -> dict[str, Any]:
     """Runs a program's source with the stand-in for Tidegate and returns its namespace."""
 
     def import_module(name: str, *arguments: Any, **keywords: Any) -> Any:
-        return STAND_IN if name == "tidegate" else builtins.__import__(name, *arguments, **keywords)
+        return stand_in if name == "tidegate" else builtins.__import__(name, *arguments, **keywords)
 
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     module = sys.modules["oracle_program"] = types.ModuleType("oracle_program")  # dataclasses look there

@@ -1,4 +1,4 @@
-"""The verbs inside a transaction: `require`, `abort`, `delete`.
+"""The verbs inside a transaction: `require`, `abort`, `delete`, `lookup`.
 
 In plain Python they do what they say: `require` and `abort` raise `Abort`, `delete` empties the
 row object. The compiler knows them by identity and turns them into outcomes and writes.
@@ -6,7 +6,14 @@ row object. The compiler knows them by identity and turns them into outcomes and
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, NoReturn, TypeVar
+
+Row = TypeVar("Row")
+Finder = Callable[[type, Any], Any]
+_finder: ContextVar[Finder | None] = ContextVar("finder", default=None)
 
 
 class Abort(Exception):
@@ -39,3 +46,36 @@ def delete(row: Any) -> None:
             row.__dict__[column.name] = column.default
         row.__dict__["_assigned"] = True
     row.exists = False
+
+
+def lookup(table: type[Row], key: Any) -> Row:
+    """The row of a table under a key that is known only now: read from another row, or computed.
+
+    What a signature can say it should: rows that are parameters are known before the transaction runs, so that more
+    of them can run side by side. A composite key is a tuple. In plain Python the row comes from whoever is asked
+    (`looking_up`).
+    """
+    finder = _finder.get()
+    if finder is None:
+        raise LookupError(
+            f"tg.lookup({table.__name__}, {key!r}): nobody knows the rows; "
+            "open `with tg.looking_up(finder):` around the call"
+        )
+    found: Row = finder(table, key)
+    return found
+
+
+@contextlib.contextmanager
+def looking_up(finder: Finder) -> Iterator[None]:
+    """While this is open, plain functions' `lookup` asks `finder(table, key)` for a row object.
+
+    >>> class Account: ...
+    >>> with looking_up(lambda table, key: (table.__name__, key)):
+    ...     lookup(Account, 7)
+    ('Account', 7)
+    """
+    token = _finder.set(finder)
+    try:
+        yield
+    finally:
+        _finder.reset(token)

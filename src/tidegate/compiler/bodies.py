@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 from typing import Any, NoReturn
 
-from tidegate.compiler.functions import FunctionCompiler, Unit
+from tidegate.compiler.functions import FunctionCompiler
 from tidegate.compiler.signatures import UNKNOWN, read_result, struct_fields
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.statements import ALWAYS, ASSIGNABLE
-from tidegate.compiler.types import MIXED, Nothing, Row, RowList, Term, Type, ValueList, describe
+from tidegate.compiler.types import MIXED, Nothing, Row, RowList, Term, Type, ValueList, WindowOf, describe
+from tidegate.compiler.unit import Unit
+from tidegate.operations.flow import StreamLayout, WindowParameter
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import Parameter, ResultType, RowParameter, generated_name
 
@@ -22,9 +24,17 @@ from tidegate.operations.plan import Parameter, ResultType, RowParameter, genera
 class TransactionCompiler(FunctionCompiler):
     """Lowers a transaction's body: it returns a status and stores its result."""
 
-    def __init__(self, source: FunctionSource, parameters: tuple[Parameter, ...], annotation: Any) -> None:
+    def __init__(
+        self,
+        source: FunctionSource,
+        parameters: tuple[Parameter, ...],
+        annotation: Any,
+        windows: tuple[WindowParameter, ...] = (),
+        emits: tuple[StreamLayout, ...] = (),
+    ) -> None:
         types = {parameter.name: _type(parameter) for parameter in parameters}
-        super().__init__(source, types, Unit(generated_name(source.function.__name__)))
+        types |= {window.name: WindowOf(window) for window in windows}
+        super().__init__(source, types, Unit(generated_name(source.function.__name__), emits=emits))
         self.unit.compiling.append(source.function)
         self.declared = annotation is not UNKNOWN
         self.result: ResultType | None = None

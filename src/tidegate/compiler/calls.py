@@ -15,17 +15,18 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidegate.api.control import Abort, abort, delete, require
+from tidegate.api.control import Abort, abort, delete, lookup, require
+from tidegate.api.stream import emit
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.expressions import Expressions, list_parts
 from tidegate.compiler.numbers import INTERPRET
 from tidegate.compiler.source import MISSING
-from tidegate.compiler.types import MIXED, Row, RowList, Term, Type, ValueList, describe
+from tidegate.compiler.types import MIXED, Row, RowList, Term, Type, ValueList, WindowOf, WindowRow, describe
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import ESCAPE
 
 COMPENSATED = tuple(sys.version_info) >= (3, 12)  # sum() of floats keeps what each addition loses
-VERBS = (require, abort, delete, Abort)
+VERBS = (require, abort, delete, emit, Abort)
 
 
 class Calls(Expressions):
@@ -38,15 +39,29 @@ class Calls(Expressions):
         """Call another function of the user's."""
 
     @abc.abstractmethod
+    def look_up(self, node: ast.Call) -> Term:
+        """tg.lookup(Table, key)."""
+
+    @abc.abstractmethod
+    def window_call(self, term: Term, function: str, node: ast.Call) -> Term:
+        """window.sum("field") and its like."""
+
+    @abc.abstractmethod
     def assign(self, name: str, term: Term, node: ast.AST) -> None:
         """Assign to a local variable."""
 
     def call(self, node: ast.Call) -> Term:
         """The value of a call."""
+        if isinstance(node.func, ast.Attribute):
+            window = self.window_or_none(node.func.value)
+            if window is not None and isinstance(window.type, WindowOf):
+                return self.window_call(window, node.func.attr, node)
         target = self.source.resolve(node.func)
         name = ast.unparse(node.func)
         if isinstance(node.func, ast.Name) and self.variable(node.func) is not None:
             self.refuse(node, f"{name!r} is a value, not a function")
+        if target is lookup:
+            return self.look_up(node)
         known = _KNOWN.get(target) if _hashable(target) else None
         if known is not None:
             if node.keywords:
@@ -138,8 +153,10 @@ class Calls(Expressions):
         lists = [self.list_value(part) for part in parts]
         if strict:
             for other in lists[1:]:  # plain Python raises after the last full round
-                self.escape_if(f"{_length_of(lists[0])} != {_length_of(other)}")
-        counter, length = self.fresh(), self.keep(_shortest(lists))
+                self.escape_if(f"{self.length_of(lists[0])} != {self.length_of(other)}")
+        lengths = [self.length_of(term) for term in lists]
+        shortest = lengths[0] if len(lengths) == 1 else f"min({', '.join(lengths)})"
+        counter, length = self.fresh(), self.keep(shortest)
         with self.block(f"for {counter} in range({length}):"):
             elements = [self.element_at(term, counter) for term in lists]
             if first is not None:
@@ -168,16 +185,25 @@ class Calls(Expressions):
     def list_value(self, node: ast.expr) -> Term:
         """The value of an expression that must be a list parameter."""
         term = self.value(node)
-        if not isinstance(term.type, RowList | ValueList):
+        if not isinstance(term.type, RowList | ValueList | WindowOf):
             self.refuse(
                 node,
-                f"a loop runs over a list parameter, range, zip or enumerate; got {describe(term.type)}",
+                f"a loop runs over a list parameter, a window, range, zip or enumerate; got {describe(term.type)}",
                 INTERPRET,
             )
         return term
 
+    def length_of(self, term: Term) -> str:
+        """Code for the length of a list or a window."""
+        if isinstance(term.type, WindowOf):
+            return self.window_length(term)
+        _, start, stop = list_parts(term.code)
+        return f"({stop} - {start})"
+
     def element_at(self, term: Term, counter: str) -> Term:
-        """Element number `counter` of a list."""
+        """Element number `counter` of a list or a window."""
+        if isinstance(term.type, WindowOf):
+            return Term(counter, WindowRow(term.type.parameter))
         data, start, _ = list_parts(term.code)
         assert isinstance(term.type, RowList | ValueList)
         element: Type = Row(term.type.table, term.type.origins) if isinstance(term.type, RowList) else term.type.kind
@@ -224,16 +250,6 @@ def _is_strict(node: ast.Call) -> bool | None:
     return None
 
 
-def _length_of(term: Term) -> str:
-    _, start, stop = list_parts(term.code)
-    return f"({stop} - {start})"
-
-
-def _shortest(lists: list[Term]) -> str:
-    lengths = [_length_of(term) for term in lists]
-    return lengths[0] if len(lengths) == 1 else f"min({', '.join(lengths)})"
-
-
 # --- built-ins ------------------------------------------------------------------------------------
 
 
@@ -241,9 +257,9 @@ def _length(calls: Calls, node: ast.Call) -> Term:
     if len(node.args) != 1:
         calls.refuse(node, "len() takes one argument")
     term = calls.value(node.args[0])
-    if not isinstance(term.type, RowList | ValueList):
+    if not isinstance(term.type, RowList | ValueList | WindowOf):
         calls.refuse(node, f"len() of {describe(term.type)} cannot be compiled", INTERPRET)
-    return Term(_length_of(term), Kind.INT)
+    return Term(calls.length_of(term), Kind.INT)
 
 
 def _absolute(calls: Calls, node: ast.Call) -> Term:

@@ -1,29 +1,40 @@
-"""`@tg.transaction`: checks and compiles a function where it is declared."""
+"""`@tg.transaction` and `@tg.trigger`: check and compile a function where it is declared."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import sys
 import types
 import warnings
-from collections.abc import Callable
-from typing import Any, overload
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, overload
 
+from tidegate.api.stream import Stream
 from tidegate.api.transaction import Transaction
-from tidegate.compiler.signatures import UNKNOWN, read_parameters, read_result
+from tidegate.api.window import Window
+from tidegate.compiler.signatures import UNKNOWN, Signature, check_fields, read_parameters, read_result
 from tidegate.compiler.source import FunctionSource
-from tidegate.compiler.transactions import compile_transaction
+from tidegate.compiler.transactions import Streaming, compile_transaction
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
+from tidegate.operations.flow import WindowParameter
 from tidegate.operations.plan import TransactionPlan
 
 
 @overload
 def transaction(function: Callable[..., Any]) -> Transaction: ...
 @overload
-def transaction(*, compiled: bool = True) -> Callable[[Callable[..., Any]], Transaction]: ...
 def transaction(
-    function: Callable[..., Any] | None = None, *, compiled: bool = True
+    *, compiled: bool = True, on: Stream | None = None, emits: Sequence[Stream] = ()
+) -> Callable[[Callable[..., Any]], Transaction]: ...
+def transaction(
+    function: Callable[..., Any] | None = None,
+    *,
+    compiled: bool = True,
+    on: Stream | None = None,
+    emits: Sequence[Stream] = (),
 ) -> Transaction | Callable[[Callable[..., Any]], Transaction]:
     """Declare a transaction: a plain function whose signature is its read and write set.
 
@@ -34,6 +45,8 @@ def transaction(
         function: the function, where the decorator stands without parentheses.
         compiled: True compiles the body to machine code and refuses, with the line, what cannot be
             compiled. False runs it as plain Python: anything goes, about a hundred times slower.
+        on: the stream whose tuples start it, for a step of a dataflow graph: its fields are the parameters.
+        emits: the streams that it may `tg.emit` into.
 
     Returns:
         The transaction, still callable as the plain function on plain rows.
@@ -41,20 +54,53 @@ def transaction(
     names = sys._getframe(1).f_locals
 
     def declare(declared: Callable[..., Any]) -> Transaction:
-        return _declare(declared, compiled, names)
+        return _declare(declared, compiled, names, _Flowing(on, tuple(emits)))
 
     return declare if function is None else declare(function)
 
 
-def _declare(function: Callable[..., Any], compiled: bool, names: Any) -> Transaction:
+def trigger(
+    *, on: Stream | Window, emits: Sequence[Stream] = (), compiled: bool = True
+) -> Callable[[Callable[..., Any]], Transaction]:
+    """Declare a trigger: a step that runs inside another transaction, as a part of it.
+
+    Args:
+        on: a stream: it runs inside the transaction that emits into it, for every tuple. Or a window: it runs inside
+            the transaction that has the window, whenever that slides, with the fields of the tuple that made it.
+        emits: the streams that it may `tg.emit` into.
+        compiled: False runs it as plain Python.
+    """
+    names = sys._getframe(1).f_locals
+
+    def declare(declared: Callable[..., Any]) -> Transaction:
+        return _declare(declared, compiled, names, _Flowing(on, tuple(emits), trigger=True))
+
+    return declare
+
+
+@dataclass(frozen=True, slots=True)
+class _Flowing:
+    """What a declaration says of streams."""
+
+    on: Stream | Window | None = None
+    emits: tuple[Stream, ...] = ()
+    trigger: bool = False
+
+
+def _declare(function: Callable[..., Any], compiled: bool, names: Any, flowing: _Flowing) -> Transaction:
     if not isinstance(function, types.FunctionType):
         raise DefinitionError(f"@tg.transaction decorates a function, got {function!r}")
     place = Place(function.__code__.co_filename, _definition_line(function))
-    parameters, classes, annotation = read_parameters(function, place, names)
+
+    def refuse(message: str, advice: str) -> NoReturn:
+        raise DefinitionError(place.describe(f"transaction {function.__name__!r}: {message}", advice))
+
+    signature = read_parameters(function, place, names, streaming=flowing.on is not None)
+    streaming = _streaming(signature, flowing, refuse)
     plan = None
     if compiled:
         try:
-            plan = compile_transaction(function, place, parameters, annotation)
+            plan = compile_transaction(function, place, signature.parameters, signature.result, streaming)
         except (OSError, SyntaxError) as error:
             warnings.warn(
                 f"{place.file}:{place.line}: the source of transaction {function.__name__!r} cannot be read "
@@ -62,8 +108,30 @@ def _declare(function: Callable[..., Any], compiled: bool, names: Any) -> Transa
                 stacklevel=4,
             )
     if plan is None:
-        plan = _interpreted(function, place, parameters, annotation)
-    return Transaction(function, plan, classes)
+        plan = _interpreted(function, place, signature.parameters, signature.result)
+        plan = dataclasses.replace(plan, windows=streaming.windows if streaming is not None else ())
+    classes = signature.classes | {found.__name__: found for found in plan.lookup_classes}
+    return Transaction(function, plan, classes, flowing.on, flowing.emits, signature.windows, flowing.trigger)
+
+
+def _streaming(signature: Signature, flowing: _Flowing, refuse: Callable[[str, str], NoReturn]) -> Streaming | None:
+    for stream in flowing.emits:
+        if not isinstance(stream, Stream):
+            refuse(f"emits lists streams, got {stream!r}", "declare it with tg.stream(...)")
+    if flowing.on is None:
+        if flowing.emits:
+            refuse("it emits, but is not on a stream", "write @tg.transaction(on=..., emits=...)")
+        return None
+    if not isinstance(flowing.on, Stream | Window):
+        refuse(f"`on` is a stream, got {flowing.on!r}", "declare it with tg.stream(...)")
+    if isinstance(flowing.on, Window) and not flowing.trigger:
+        refuse("a transaction is on a stream, not on a window", "write @tg.trigger(on=...)")
+    check_fields(signature, flowing.on, refuse)
+    windows = tuple(
+        WindowParameter(name, window.stream.layout, window.size, window.slide, window.time, window.identity)
+        for name, window in signature.windows.items()
+    )
+    return Streaming(windows, tuple(stream.layout for stream in flowing.emits))
 
 
 def _interpreted(function: Callable[..., Any], place: Place, parameters: Any, annotation: Any) -> TransactionPlan:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from tidegate.compiler.numbers import COMPARISONS, INTERPRET, Numbers
 from tidegate.compiler.source import MISSING
-from tidegate.compiler.types import MIXED, NUMBERS, Mixed, Row, RowList, Term, Type, ValueList, describe
+from tidegate.compiler.types import MIXED, NUMBERS, Mixed, Row, RowList, Term, Type, ValueList, WindowOf, describe
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import Access, column_array
 
@@ -33,6 +33,18 @@ class Expressions(Numbers):
     @abc.abstractmethod
     def variable(self, node: ast.Name) -> Term | None:
         """A parameter or local variable; None for a name from outside the function."""
+
+    @abc.abstractmethod
+    def window_or_none(self, node: ast.expr) -> Term | None:
+        """The window, or the row of one, that an expression gives; None for anything else."""
+
+    @abc.abstractmethod
+    def window_field(self, term: Term, field: str, node: ast.AST) -> Term:
+        """window.slid, or a field of a window's row."""
+
+    @abc.abstractmethod
+    def window_length(self, term: Term) -> str:
+        """Code for len(window)."""
 
     @contextlib.contextmanager
     def guarded(self, header: str, condition: ast.expr) -> Iterator[None]:
@@ -109,7 +121,10 @@ class Expressions(Numbers):
         )
 
     def attribute(self, node: ast.Attribute) -> Term:
-        """A field of a row, or a constant of a module."""
+        """A field of a row or of a window, or a constant of a module."""
+        window = self.window_or_none(node.value)
+        if window is not None:
+            return self.window_field(window, node.attr, node)
         owner = self.row_or_none(node.value)
         if owner is None:
             return self.outside(node)
@@ -159,7 +174,10 @@ class Expressions(Numbers):
         return term
 
     def element(self, node: ast.Subscript) -> Term:
-        """An element of a list parameter; out of range aborts with IndexError."""
+        """An element of a list parameter or a window; out of range aborts with IndexError."""
+        window = self.window_or_none(node)
+        if window is not None:
+            return window
         term = self.value(node.value)
         if not isinstance(term.type, RowList | ValueList) or isinstance(node.slice, ast.Slice):
             self.refuse(
@@ -211,6 +229,8 @@ class Expressions(Numbers):
             case RowList() | ValueList():
                 _, start, stop = list_parts(term.code)
                 return f"({stop} > {start})"
+            case WindowOf():
+                return f"({self.window_length(term)} > 0)"
         self.refuse(node, f"a condition is required here, got {describe(term.type)}", "test row.exists or a field")
 
     def test(self, node: ast.expr) -> str:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.compiler.expressions import list_parts
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.statements import ALWAYS, Statements, zero
 from tidegate.compiler.types import (
@@ -25,35 +24,15 @@ from tidegate.compiler.types import (
     Term,
     Type,
     ValueList,
+    WindowOf,
+    WindowRow,
     describe,
 )
+from tidegate.compiler.unit import Helper, Unit
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import ESCAPE, Access
 
 ROUNDS_MAX = 20
-
-
-@dataclass(slots=True)
-class Helper:
-    """A helper function, compiled for one combination of argument types; `fails` if it can abort."""
-
-    name: str
-    source: str
-    result: Type
-    arrays: tuple[str, ...]
-    accesses: tuple[Access, ...]
-    fails: bool
-
-
-@dataclass(slots=True)
-class Unit:
-    """What the functions of one transaction share."""
-
-    name: str
-    reasons: list[str] = field(default_factory=list)
-    literals: list[str] = field(default_factory=list)
-    helpers: dict[tuple[Any, ...], Helper] = field(default_factory=dict)
-    compiling: list[Callable[..., Any]] = field(default_factory=list)
 
 
 class FunctionCompiler(Statements):
@@ -90,7 +69,7 @@ class FunctionCompiler(Statements):
 
     def fingerprint(self) -> tuple[Any, ...]:
         """What decides the generated code besides the body's text."""
-        return dict(self.types), set(self.flagged)
+        return dict(self.types), set(self.flagged), set(self.unit.lookup_writes)
 
     def round(self) -> None:
         """Lower the body once."""
@@ -129,7 +108,10 @@ class FunctionCompiler(Statements):
 
     def assign(self, name: str, term: Term, node: ast.AST) -> None:
         """Assign to a local variable."""
-        if isinstance(term.type, RowList | ValueList | Nothing):
+        if isinstance(term.type, ValueList) and self.unit.top_used and name not in self.flagged:
+            self.keep_list(name, term, node)
+            return
+        if isinstance(term.type, RowList | ValueList | WindowOf | Nothing):
             self.refuse(node, f"{describe(term.type)} cannot be kept in the variable {name!r}")
         known = self.types.setdefault(name, term.type)
         if known != term.type:
@@ -137,6 +119,15 @@ class FunctionCompiler(Statements):
         self.emit(f"v_{name} = {self.convert(term, known, node).code}")
         if name in self.flagged:
             self.emit(f"s_{name} = True")
+        if self.assigned is not ALWAYS:
+            self.assigned |= {name}
+
+    def keep_list(self, name: str, term: Term, node: ast.AST) -> None:
+        """Assign the list that a window's `top` gave; it has a place of its own, so nothing is copied."""
+        if self.types.setdefault(name, term.type) != term.type:
+            self.refuse(node, f"the variable {name!r} is {describe(self.types[name])} elsewhere", "use another name")
+        for part, found in zip(list_parts(f"v_{name}"), list_parts(term.code), strict=True):
+            self.emit(f"{part} = {found}")
         if self.assigned is not ALWAYS:
             self.assigned |= {name}
 
@@ -169,6 +160,8 @@ class FunctionCompiler(Statements):
 
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
         """Call another function of the user's, compiled for these argument types."""
+        if any(isinstance(term.type, WindowOf | WindowRow) for term in arguments):
+            self.refuse(node, "a window cannot be given to a helper function", "give it the numbers it needs")
         if function in self.unit.compiling:
             self.refuse(node, f"{function.__name__}() calls itself, which cannot be compiled")
         key = (function, *(term.type for term in arguments))
@@ -263,6 +256,8 @@ def parameter_code(name: str, value_type: Type) -> str:
             return f"r_{name}"
         case RowList() | ValueList():
             return f"l_{name}"
+        case WindowOf():
+            return f"w_{name}"
     return f"p_{name}"
 
 
@@ -271,6 +266,8 @@ def parameter_codes(name: str, value_type: Type) -> tuple[str, ...]:
     code = parameter_code(name, value_type)
     if isinstance(value_type, RowList | ValueList):
         return (f"{code}_data", f"{code}_start", f"{code}_stop")
+    if isinstance(value_type, WindowOf):
+        return (code, f"slid_{name}")
     return (code,)
 
 

@@ -21,13 +21,20 @@ Beside it stands `operate`, which executes a single operation (see `tidegate.com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from tidegate.api.dataflow import Dataflow
+from tidegate.api.stream import Stream
 from tidegate.api.transaction import Transaction
+from tidegate.compiler.flow_steps import HEADER as FLOW_HEADER
+from tidegate.compiler.flows import FlowWriter
+from tidegate.compiler.graphs import lay_out
 from tidegate.compiler.operate import OperateWriter, list_operations
 from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.flow import FlowsPlan
 from tidegate.operations.layout import Kind, TableLayout
 from tidegate.operations.plan import (
     Binding,
@@ -36,8 +43,10 @@ from tidegate.operations.plan import (
     ProgramPlan,
     RowParameter,
     TransactionPlan,
-    column_array,
+    ValueParameter,
+    binding_arrays,
     generated_name,
+    table_arrays,
 )
 
 _HEADER = """\
@@ -55,52 +64,81 @@ not_a_number = math.nan
 """
 
 
-def build_program(transactions: Sequence[Transaction]) -> Program:
-    """The program that a list of transactions makes."""
-    if isinstance(transactions, Transaction):
+def build_program(transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow) -> Program:
+    """The program that a list of transactions and dataflow graphs makes."""
+    if isinstance(transactions, Transaction | Dataflow):
         transactions = [transactions]
     if not transactions:
         raise DefinitionError("a program needs at least one transaction, got an empty list")
-    classes: dict[str, type] = {}
-    for transaction in transactions:
-        if not isinstance(transaction, Transaction):
+    members: list[Transaction] = []
+    for part in transactions:
+        if not isinstance(part, Transaction | Dataflow):
             raise DefinitionError(
-                f"a program is a list of functions declared with @tg.transaction, got {transaction!r}; "
-                "decorate the function"
+                f"a program is a list of functions declared with @tg.transaction, got {part!r}; decorate the function"
             )
-        for name, found in transaction.classes.items():
+        if isinstance(part, Transaction) and part.on is not None:
+            raise DefinitionError(
+                f"transaction {part.__name__!r} is on a stream; give the engine the dataflow that it belongs to: "
+                "tg.dataflow([...])"
+            )
+        members += part.transactions if isinstance(part, Dataflow) else [part]
+    classes: dict[str, type] = {}
+    for transaction in members:
+        streams = [stream for stream in (transaction.on, *transaction.emits) if isinstance(stream, Stream)]
+        mentioned = [transaction.classes, *(stream.tables for stream in streams)]
+        for name, found in ((name, found) for tables in mentioned for name, found in tables.items()):
             other = classes.setdefault(name, found)
             if other is not found and other.__dict__["__tidegate_layout__"] != found.__dict__["__tidegate_layout__"]:
                 raise DefinitionError(
                     f"transaction {transaction.__name__!r}: table {name!r} is declared differently elsewhere in "
                     "this program; rename one of the two tables"
                 )
-    plans = tuple(transaction.plan for transaction in transactions)
+    plans = tuple(transaction.plan for transaction in members)
     names = [plan.name for plan in plans]
     for name in names:
         if names.count(name) > 1:
             raise DefinitionError(f"two transactions of the program are named {name!r}; rename one")
-    functions = tuple(transaction.__wrapped__ for transaction in transactions)
-    return Program(link(plans), functions, classes)
+    functions = tuple(transaction.__wrapped__ for transaction in members)
+    dataflows = [part for part in transactions if isinstance(part, Dataflow)]
+    looking_up = any(plan.lookups for plan in plans)
+    graphs = lay_out(dataflows, members) if dataflows or looking_up else None
+    return Program(link(plans, graphs), functions, classes)
 
 
-def link(plans: tuple[TransactionPlan, ...]) -> ProgramPlan:
+def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None = None) -> ProgramPlan:
     """Join transaction plans into a program plan."""
-    rows, values = _bindings(plans)
+    entries = entries_of(plans, flows)
+    rows, values = _bindings(plans, entries, flows)
     result, by_transaction = _result_type(plans)
     arrays, places = _result_arrays(plans, by_transaction)
     tables = tuple(dict.fromkeys(table for plan in plans for table in plan.tables))
     scratch, scratch_of = _scratch(plans, rows)
-    operations, slices = list_operations(plans)
-    operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of)
-    operate.list_addresses(tables, arrays, scratch)
-    writer = _RunWriter(plans, tables, rows, values, places, scratch_of)
+    streaming = frozenset(member.transaction for member in flows.members) if flows is not None else frozenset()
+    writer = _RunWriter(plans, tables, rows, values, places, scratch_of, entries, streaming)
+    operations, slices = list_operations(plans) if flows is None else ((), ((),) * len(plans))
+    reasons = tuple(reason for plan in plans for reason in plan.reasons)
+    source = ""
+    names = [plan.name for plan in plans]
+    if flows is None:
+        operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of)
+        operate.list_addresses(tables, arrays, scratch)
+        source = f"{writer.text(len(arrays), len(scratch))}\n\n\n{operate.text()}\n"
+    else:
+        plain = [(n, plan) for n, plan in enumerate(plans) if n not in streaming]
+        calls = {n: writer.call(n, plan) if plan.source else "-1" for n, plan in plain}
+        graph = FlowWriter(
+            flows, plans, tables, (rows, values), entries, len(arrays), places, scratch_of, calls, len(reasons)
+        )
+        source = f"{writer.text(len(arrays), len(scratch), graph.constants())}\n\n\n{graph.text()}\n"
+        reasons += tuple(graph.reasons)
+        flows = replace(flows, environment=tuple((k, tuple(v)) for k, v in graph.environment().items()))
+        names = [_event_name(number, plans, entries, flows) for number in range(len(plans))]
     return ProgramPlan(
         tables=tables,
         transactions=plans,
         rows=rows,
         values=values,
-        reasons=tuple(reason for plan in plans for reason in plan.reasons),
+        reasons=reasons,
         literals=tuple(literal for plan in plans for literal in plan.literals),
         result_arrays=arrays,
         result_places=places,
@@ -109,23 +147,59 @@ def link(plans: tuple[TransactionPlan, ...]) -> ProgramPlan:
         scratch=scratch,
         operations=operations,
         slices=slices,
-        source=f"{writer.text(len(arrays), len(scratch))}\n\n\n{operate.text()}\n",
+        source=source,
+        event_names=tuple(names),
+        entries=tuple(dict.fromkeys(entry for entry in entries if entry >= 0)),
+        flows=flows,
     )
 
 
-def _bindings(plans: tuple[TransactionPlan, ...]) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
+def _event_name(number: int, plans: tuple[TransactionPlan, ...], entries: list[int], flows: FlowsPlan) -> str:
+    """What events call a transaction: a border one goes by its stream."""
+    for member in flows.members:
+        if member.transaction == number:
+            return flows.streams[member.stream].name if entries[number] == number else f"\0{number}"
+    return plans[number].name
+
+
+def entries_of(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None) -> list[int]:
+    """Per transaction: under which number events come to it; -1 for one that only other transactions start."""
+    entries = list(range(len(plans)))
+    if flows is None:
+        return entries
+    first: dict[int, int] = {}
+    for member in flows.members:
+        if member.border and member.on_window < 0:
+            first.setdefault(member.stream, member.transaction)
+    for member in flows.members:
+        entries[member.transaction] = first[member.stream] if member.border else -1
+    return entries
+
+
+def _bindings(
+    plans: tuple[TransactionPlan, ...], entries: list[int], flows: FlowsPlan | None
+) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
     """Every event column in every role that some transaction gives it."""
     users: dict[Parameter, list[int]] = {}
+    writers: dict[Parameter, list[int]] = {}
     for number, plan in enumerate(plans):
-        for parameter in plan.parameters:
-            users.setdefault(parameter, []).append(number)
+        for parameter in plan.parameters if entries[number] >= 0 else ():
+            users.setdefault(parameter, []).append(entries[number])
+            if parameter.name in plan.written:
+                writers.setdefault(parameter, []).append(entries[number])
+    for member in flows.members if flows is not None else ():
+        if member.border:  # an event carries every field of its stream
+            for field in flows.streams[member.stream].fields:  # type: ignore[union-attr]
+                whole = RowParameter(field.name, field.table, False) if field.table is not None else None
+                found = whole or ValueParameter(field.name, field.kinds[0], False)
+                users.setdefault(found, []).append(entries[member.transaction])
     _refuse_two_shapes(users, plans)
-    found = [
-        Binding(parameter, tuple(numbers), tuple(n for n in numbers if parameter.name in plans[n].written))
+    found_all = [
+        Binding(parameter, tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(writers.get(parameter, ()))))
         for parameter, numbers in users.items()
     ]
-    rows = tuple(binding for binding in found if isinstance(binding.parameter, RowParameter))
-    return rows, tuple(binding for binding in found if binding not in rows)
+    rows = tuple(binding for binding in found_all if isinstance(binding.parameter, RowParameter))
+    return rows, tuple(binding for binding in found_all if binding not in rows)
 
 
 def _refuse_two_shapes(users: dict[Parameter, list[int]], plans: tuple[TransactionPlan, ...]) -> None:
@@ -209,19 +283,25 @@ class _RunWriter:
         values: tuple[Binding, ...],
         places: tuple[tuple[int, ...], ...],
         scratch_of: list[list[int]],
+        entries: list[int],
+        streaming: frozenset[int],
     ) -> None:
         self.plans, self.tables = plans, tables
         self.rows, self.values = rows, values
         self.places, self.scratch_of = places, scratch_of
+        self.entries = entries
+        self.streaming = streaming
+        self.flowing = bool(streaming)
 
-    def text(self, results: int, scratch: int) -> str:
+    def text(self, results: int, scratch: int, constants: str = "") -> str:
         """The module as far as `run` needs it."""
-        parts = [_HEADER + self._constants(), *(plan.source for plan in self.plans if plan.source)]
+        header = _HEADER + (FLOW_HEADER if self.flowing else "") + self._constants() + constants
+        parts = [header, *(plan.source for plan in self.plans if plan.source)]
         lines = [
             "@kernel_or_plain",
             "def run(start, stop, order, kinds, status, rows, values, tables, results, literals, scratch):",
-            *self._unpack("rows", [n for i, b in enumerate(self.rows) for n in _binding_arrays("rows", i, b)]),
-            *self._unpack("values", [n for i, b in enumerate(self.values) for n in _binding_arrays("values", i, b)]),
+            *self._unpack("rows", [n for i, b in enumerate(self.rows) for n in binding_arrays("rows", i, b)]),
+            *self._unpack("values", [n for i, b in enumerate(self.values) for n in binding_arrays("values", i, b)]),
             *self._unpack("tables", [name for table in self.tables for name in table_arrays(table)]),
             *self._unpack("results", ["valid", *(f"results_{i}" for i in range(results))]),
             *self._unpack("scratch", [f"undo_{i}" for i in range(scratch)]),
@@ -233,7 +313,8 @@ class _RunWriter:
         ]
         for number, plan in enumerate(self.plans):
             lines.append(f"        {'if' if number == 0 else 'elif'} k == {number}:")
-            lines.append(f"            s = {self._call(number, plan)}" if plan.source else "            s = -1")
+            direct = plan.source and number not in self.streaming
+            lines.append(f"            s = {self.call(number, plan)}" if direct else "            s = -1")
         lines += [
             "        else:",
             "            continue",
@@ -256,7 +337,8 @@ class _RunWriter:
     def _unpack(self, source: str, names: list[str]) -> list[str]:
         return [f"    {', '.join(names)}{',' if len(names) == 1 else ''} = {source}"] if names else []
 
-    def _call(self, number: int, plan: TransactionPlan) -> str:
+    def call(self, number: int, plan: TransactionPlan) -> str:
+        """The call of a transaction for event i."""
         passed: dict[str, str] = {"i": "i"}
         for family, bindings in (("rows", self.rows), ("values", self.values)):
             for position, binding in enumerate(bindings):
@@ -267,17 +349,6 @@ class _RunWriter:
         arguments = [passed.get(name, name) for name in plan.arguments]
         arguments += [f"undo_{index}" for index in self.scratch_of[number]]
         return f"{generated_name(plan.name)}({', '.join(arguments)})"
-
-
-def table_arrays(table: TableLayout) -> list[str]:
-    """The arrays of a table in the order in which `run` takes them."""
-    columns = [column_array(table.name, column.name) for column in table.value_columns]
-    return [f"e_{table.name}", f"k_{table.name}", f"f_{table.name}", *columns]
-
-
-def _binding_arrays(family: str, position: int, binding: Binding) -> list[str]:
-    name = f"{family}_{position}"
-    return [f"{name}_offsets", f"{name}_data"] if binding.parameter.many else [name]
 
 
 def _passed(family: str, position: int, parameter: Any) -> dict[str, str]:

@@ -9,7 +9,9 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
+from tidegate.api.stream import Stream
 from tidegate.api.table import KINDS, layout_of
+from tidegate.api.window import Window
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
 from tidegate.operations.plan import Parameter, ResultType, RowParameter, ValueParameter
@@ -17,10 +19,20 @@ from tidegate.operations.plan import Parameter, ResultType, RowParameter, ValueP
 UNKNOWN = object()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function's signature says."""
+
+    parameters: tuple[Parameter, ...]
+    classes: dict[str, type]
+    windows: dict[str, Window]
+    result: Any
+
+
 def read_parameters(
-    function: Callable[..., Any], place: Place, names: Mapping[str, Any]
-) -> tuple[tuple[Parameter, ...], dict[str, type], Any]:
-    """The parameters, the table classes they mention by name, and the return annotation (or UNKNOWN)."""
+    function: Callable[..., Any], place: Place, names: Mapping[str, Any], streaming: bool = False
+) -> Signature:
+    """The parameters, what they mention, and the return annotation (or UNKNOWN)."""
     what = f"transaction {function.__name__!r}"
 
     def refuse(message: str, advice: str = "") -> NoReturn:
@@ -32,6 +44,7 @@ def read_parameters(
         refuse(f"an annotation cannot be resolved: {error}", "define the table above the transaction")
     parameters: list[Parameter] = []
     classes: dict[str, type] = {}
+    windows: dict[str, Window] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             refuse(f"*{name} is not possible: every parameter is an event column")
@@ -40,6 +53,11 @@ def read_parameters(
         if name not in hints:
             refuse(f"parameter {name!r} has no annotation", _CHOICES)
         hint = hints[name]
+        if isinstance(hint, Window):
+            if not streaming:
+                refuse(f"parameter {name!r} is a window", "windows belong to transactions that are on a stream")
+            windows[name] = hint
+            continue
         many = get_origin(hint) is list
         inner = get_args(hint)[0] if many and get_args(hint) else hint
         table, kind = layout_of(inner), KINDS.get(inner) if _is_hashable(inner) else None
@@ -54,12 +72,38 @@ def read_parameters(
                 f"parameter {name!r} is annotated {_shown(hint)}, which is neither a table nor a value",
                 _CHOICES,
             )
-    if not any(isinstance(parameter, RowParameter) for parameter in parameters):
+    if not streaming and not any(isinstance(parameter, RowParameter) for parameter in parameters):
         refuse(
             "it has no row parameter",
             "annotate at least one parameter with a table: that is the state it touches",
         )
-    return tuple(parameters), classes, hints.get("return", UNKNOWN)
+    return Signature(tuple(parameters), classes, windows, hints.get("return", UNKNOWN))
+
+
+def check_fields(signature: Signature, on: Stream | Window, refuse: Callable[[str, str], NoReturn]) -> None:
+    """Refuse a streaming transaction whose parameters its stream does not carry."""
+    stream = on.stream if isinstance(on, Window) else on
+    fields = f"fields of {stream.name!r} are: {', '.join(field.name for field in stream.layout.fields)}"
+    for parameter in signature.parameters:
+        if parameter.many:
+            refuse(
+                f"parameter {parameter.name!r} is a list; a stream carries no lists", "emit a tuple for each element"
+            )
+        field = stream.layout.field(parameter.name)
+        if field is None:
+            refuse(f"parameter {parameter.name!r} is not a field of the stream {stream.name!r}", fields)
+        if isinstance(parameter, RowParameter):
+            wanted = tuple(column.kind for column in parameter.table.key_columns)
+            if field.kinds != wanted or (field.table is not None and field.table != parameter.table):
+                refuse(f"the field {parameter.name!r} does not carry the key of {parameter.table.name}", fields)
+        elif field.kind is not parameter.kind:
+            refuse(f"the field {parameter.name!r} does not carry {parameter.kind.value}", fields)
+    for name, window in signature.windows.items():
+        if window.stream is not stream:
+            refuse(
+                f"the window {name!r} is over {window.stream.name!r}, but the transaction is on {stream.name!r}",
+                "a window takes in what starts its transaction",
+            )
 
 
 def read_result(annotation: Any, refuse: Callable[[str, str], NoReturn]) -> ResultType | None:

@@ -33,14 +33,22 @@ from tidegate.compiler.slicing import Body, Part, Piece, Slicing, list_pieces, s
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import Row, RowList, Term
 from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.flow import StreamLayout, WindowParameter
 from tidegate.operations.plan import ESCAPE, NEVER, Parameter, RowParameter, Slice, failure
 
 
 class ObservedBody(TransactionCompiler):
     """Lowers a whole body and notes what each piece of it does: whole loops, and their parts as well."""
 
-    def __init__(self, source: FunctionSource, parameters: tuple[Parameter, ...], annotation: Any) -> None:
-        super().__init__(source, parameters, annotation)
+    def __init__(
+        self,
+        source: FunctionSource,
+        parameters: tuple[Parameter, ...],
+        annotation: Any,
+        windows: tuple[WindowParameter, ...] = (),
+        emits: tuple[StreamLayout, ...] = (),
+    ) -> None:
+        super().__init__(source, parameters, annotation, windows, emits)
         self.signature = parameters
         self.pieces = list_pieces(source.tree.body)
         self.parts = list_pieces(source.tree.body, inside_loops=True)

@@ -11,9 +11,10 @@ import abc
 import ast
 
 from tidegate.api.control import Abort, abort, delete, require
-from tidegate.compiler.calls import Calls
+from tidegate.api.stream import emit
 from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.source import MISSING
+from tidegate.compiler.streams import LOOKED_UP, Streaming
 from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
 from tidegate.operations.layout import Column, Kind
 from tidegate.operations.plan import ESCAPE, column_array
@@ -22,7 +23,7 @@ ASSIGNABLE: dict[Kind, tuple[Type, ...]] = {Kind.INT: (Kind.INT, Kind.BOOL), Kin
 ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": what holds after code that is never reached
 
 
-class Statements(Calls):
+class Statements(Streaming):
     """Statements of one function."""
 
     assigned: frozenset[str]
@@ -129,6 +130,7 @@ class Statements(Calls):
         """Write a field; the row exists from now on."""
         assert isinstance(row.type, Row)
         table = row.type.table
+        self.note_write(row.type)
         if term.type not in ASSIGNABLE.get(column.kind, (column.kind,)):
             advice = "write int(...) or round(...)" if term.type in (Kind.FLOAT, MIXED) else ""
             self.refuse(
@@ -144,6 +146,11 @@ class Statements(Calls):
         self.access(row.type, column.name, "write", node)
         self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {converted.code}")
         self.emit(f"{self.array(f'e_{table.name}')}[{row.code}] = True")
+
+    def note_write(self, row: Row) -> None:
+        """A row that was looked up is written: it must be journalled where it was."""
+        if LOOKED_UP in row.origins:
+            self.unit.lookup_writes.add(row.table.name)
 
     def augmented(self, node: ast.AugAssign) -> None:
         """target op= value."""
@@ -224,6 +231,8 @@ class Statements(Calls):
         elif target is delete:
             (row,) = self.verb_arguments(node, ("row",))
             self.remove(row, node)
+        elif target is emit:
+            self.send(node)
         else:
             self.call(node)
 
@@ -251,6 +260,7 @@ class Statements(Calls):
         if not isinstance(row.type, Row):
             self.refuse(statement, f"delete() takes a row, got {describe(row.type)}")
         table = row.type.table
+        self.note_write(row.type)
         for column in table.value_columns:
             default = self.constant(column.default, statement)
             self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {default.code}")

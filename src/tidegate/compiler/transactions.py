@@ -18,24 +18,37 @@ Where the body can be split, each of its slices becomes a function of its own be
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate.compiler.functions import parameter_codes
-from tidegate.compiler.slices import ObservedBody, lower_slices
+from tidegate.compiler.slices import ObservedBody, Split, lower_slices
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import Row, RowList
 from tidegate.foundation.places import Place
+from tidegate.operations.flow import StreamLayout, WindowParameter
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import Parameter, TransactionPlan, column_array
 
 
 def compile_transaction(
-    function: Callable[..., Any], place: Place, parameters: tuple[Parameter, ...], annotation: Any
+    function: Callable[..., Any],
+    place: Place,
+    parameters: tuple[Parameter, ...],
+    annotation: Any,
+    streaming: Streaming | None = None,
 ) -> TransactionPlan:
-    """The plan of a transaction with its generated source."""
+    """The plan of a transaction with its generated source; a streaming one says what flows in and out."""
     source = FunctionSource(function, f"transaction {function.__name__!r}")
-    compiler = ObservedBody(source, parameters, annotation)
+    windows, emits = (streaming.windows, streaming.emits) if streaming is not None else ((), ())
+    compiler = ObservedBody(source, parameters, annotation, windows, emits)
     compiler.compile()
+    for stream in emits:
+        if stream.name not in compiler.unit.emitted:
+            source.refuse(
+                source.tree,
+                f"it declares emits=[{stream.name}], but never says tg.emit({stream.name}, ...): nobody would feed it",
+            )
     name = compiler.unit.name
     arrays = tuple(sorted(compiler.arrays))
     header = ["i"] + [c for n, t in compiler.parameters.items() for c in parameter_codes(n, t)]
@@ -49,7 +62,8 @@ def compile_transaction(
         *(["    if status != 0:", *undo.restore] if undo.restore else []),
         "    return status",
     ]
-    split = lower_slices(compiler)
+    lookups = compiler.unit.lookups
+    split = lower_slices(compiler) if streaming is None and not lookups else _WHOLE
     helpers = [helper.source for helper in compiler.unit.helpers.values()]
     text = "\n\n\n".join([*helpers, "\n".join(body), "\n".join(wrapper), *split.functions])
     return TransactionPlan(
@@ -66,7 +80,23 @@ def compile_transaction(
         slices=split.slices,
         speculative=split.speculative,
         unsplit=split.unsplit,
+        windows=windows,
+        aggregates=tuple(compiler.unit.aggregates),
+        lookups=tuple(table for table, _ in lookups.values()),
+        lookup_writes=tuple(sorted(compiler.unit.lookup_writes)),
+        lookup_classes=tuple(found for _, found in lookups.values()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """What flows into and out of a streaming transaction."""
+
+    windows: tuple[WindowParameter, ...]
+    emits: tuple[StreamLayout, ...]
+
+
+_WHOLE = Split((), (), False, "it is a step of a dataflow graph, or looks rows up while it runs: it runs as a whole")
 
 
 class _Undo:
@@ -80,7 +110,7 @@ class _Undo:
         self.lists: list[tuple[str, Kind]] = []
         written: dict[str, dict[str, Kind]] = {}
         for access in compiler.accesses:
-            parameter = compiler.parameters[access.parameter]
+            parameter = compiler.parameters.get(access.parameter)
             if access.action != "read" and isinstance(parameter, Row | RowList):
                 kinds = {column.name: column.kind for column in parameter.table.value_columns}
                 fields = written.setdefault(access.parameter, {"exists": Kind.BOOL})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.operations.flow import WindowParameter
 from tidegate.operations.layout import Kind, TableLayout, Value
 
 
@@ -36,6 +37,20 @@ class ValueList:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowOf:
+    """A window: the parameter of that name."""
+
+    parameter: WindowParameter
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """A row of a window: its place among the visible ones."""
+
+    parameter: WindowParameter
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """The type of None: what a function without a return value gives."""
 
@@ -49,7 +64,7 @@ class Mixed:
     """
 
 
-Type = Kind | Row | RowList | ValueList | Nothing | Mixed
+Type = Kind | Row | RowList | ValueList | WindowOf | WindowRow | Nothing | Mixed
 NOTHING = Nothing()
 MIXED = Mixed()
 NUMBERS = (Kind.INT, Kind.FLOAT, Kind.BOOL, MIXED)
@@ -75,6 +90,10 @@ def describe(value_type: Type) -> str:
             return f"a list of {table.name} rows"
         case ValueList(kind):
             return f"a list of {kind.value}"
+        case WindowOf(parameter):
+            return f"the window {parameter.name}"
+        case WindowRow(parameter):
+            return f"a row of the window {parameter.name}"
         case Mixed():
             return "float or int"
     return "nothing"

@@ -59,9 +59,11 @@ class VersionedEngine:
         strategy: Strategy = "adaptive",
         workers: int = 1,
         punctuation: int | None = None,
+        record: bool = False,
     ) -> None:
         self.program = program
         self._strategy, self._workers, self._punctuation = strategy, workers, punctuation
+        self._record = record
         self._storage = open_storage(path) if isinstance(path, str) else path
         self._store = VersionStore(self._storage, keep_versions)
         self._core: EngineCore | None = None
@@ -76,9 +78,10 @@ class VersionedEngine:
         strategy: Strategy = "adaptive",
         workers: int = 1,
         punctuation: int | None = None,
+        record: bool = False,
     ) -> VersionedEngine:
         """Open a state for an engine inside this process, at its newest version."""
-        engine = cls(program, path, strategy=strategy, workers=workers, punctuation=punctuation)
+        engine = cls(program, path, strategy=strategy, workers=workers, punctuation=punctuation, record=record)
         engine._owner = Owner.of_this_process(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine")
         ownership.claim(engine._storage, engine._owner)
         engine._store.refresh()
@@ -275,6 +278,7 @@ class VersionedEngine:
             strategy=self._strategy,
             workers=self._workers,
             punctuation=self._punctuation,
+            record=self._record,
         )
 
     def _newest_version(self) -> int:

@@ -9,6 +9,7 @@ This class is not thread-safe and knows no files; `tidegate.Engine` and the Spar
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.engine.arguments import argument_columns, key_columns
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.runner import Runner
+from tidegate.engine.flow_store import FlowStore, layouts_of
+from tidegate.engine.flows import FlowRun
 from tidegate.engine.intake import (
     Bound,
-    arrow_type,
     bind,
     column_values,
     key_words,
@@ -32,6 +35,7 @@ from tidegate.engine.intake import (
 from tidegate.engine.kernels.events import touched_list_rows, touched_rows
 from tidegate.engine.kernels.strings import first_word, match_names
 from tidegate.engine.report import BatchReport
+from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
@@ -63,6 +67,7 @@ class EngineCore:
         strategy: Strategy = "serial",
         workers: int = 1,
         punctuation: int | None = None,
+        record: bool = False,
     ) -> None:
         self.program = program
         self.plan = program.plan
@@ -75,15 +80,30 @@ class EngineCore:
         self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
         self._touched: dict[str, list[Array]] = {}
         self._strings_limit = STRINGS_KEPT
-        self.runner = Runner(program, load_program(self.plan.source), self.tables, strategy, workers, punctuation)
+        module = load_program(self.plan.source)
+        self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
+        self.flows: FlowRun | None = None
+        self._flow_store: FlowStore | None = None
+        if self.plan.flows is not None:
+            self.flows = FlowRun(program, module, dict(self.tables), self.strings, record)
+            if track_changes:
+                for layout in layouts_of(self.flows):
+                    self.tables[layout.name] = TableState(layout, self.strings)
+                self._flow_store = FlowStore(self.flows, self.tables)
+        self._single = SingleRun(self.plan, self.tables, self._note_written if track_changes else None)
         self._use_strings(self.strings)
-        offsets, data = string_buffers(pa.array(self.plan.names, pa.large_string()))
+        offsets, data = string_buffers(pa.array(self.plan.event_names, pa.large_string()))
         words = [first_word(data, words_of(data), *span) for span in zip(offsets[:-1], np.diff(offsets), strict=True)]
         self._names = (offsets, data, np.array(words, np.uint64))
 
     def _use_strings(self, strings: StringPool) -> None:
         self.strings = strings
         self.runner.use_strings(strings)
+        self._single.use_strings(strings, self.runner.serial)
+
+    def _collect_strings_if_due(self) -> None:
+        if len(self.strings) > self._strings_limit and not self._touched and self.flows is None:
+            self._collect_strings()
 
     def _collect_strings(self) -> None:
         """Start a new pool with the strings that rows still hold; due when the pool has doubled."""
@@ -114,16 +134,24 @@ class EngineCore:
         self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], interrupts: Interrupts
     ) -> pa.Table:
         started = time.perf_counter()
-        if len(self.strings) > self._strings_limit and not self._touched:
-            self._collect_strings()
+        self._collect_strings_if_due()
+        if self.flows is not None:
+            self._wake_flows()
+            events, order, refused = self.flows.with_waiting(events, order, refused)
         batch = self._take_in(events, refused)
         if order is None:
             order = np.arange(batch.size)
         bound = time.perf_counter()
-        execution = self.runner.run(batch, order, interrupts)
+        flows = self.flows
+        execution = self.runner.run(batch, order, interrupts) if flows is None else flows.run(batch, order)
         executed = time.perf_counter()
         self._finish(batch)
+        self._single.let_go()
         outcomes = batch.outcomes(events, self.strings)
+        if self.flows is not None:
+            outcomes = self.flows.hold_back(events, outcomes)
+            if self._flow_store is not None:
+                self._flow_store.save(self._note_written)
         done = time.perf_counter()
         self.last_batch = BatchReport(
             events=batch.size,
@@ -141,16 +169,15 @@ class EngineCore:
 
     def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         """Run one transaction now."""
+        with Interrupts(), contextlib.suppress(Unusual):
+            self._collect_strings_if_due()
+            outcome, self.last_batch = self._single.run(number, arguments)
+            return outcome
+        return self._execute_as_batch(number, arguments)
+
+    def _execute_as_batch(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         plan = self.plan.transactions[number]
-        columns = {}
-        for parameter in plan.parameters:
-            value = arguments[parameter.name]
-            try:
-                columns[parameter.name] = _column_of_one(value, parameter)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError, KeyError) as error:
-                raise InputError(
-                    f"transaction {plan.name!r}: argument {parameter.name!r} does not fit: got {value!r} ({error})"
-                ) from error
+        columns = argument_columns(plan, arguments)
         columns[TRANSACTION_COLUMN] = pa.array([plan.name])
         outcome = self.run(self._complete(pa.table(columns))).slice(0, 1).select(list(OUTCOME_COLUMNS)).to_pylist()[0]
         result = outcome["result"]
@@ -209,15 +236,16 @@ class EngineCore:
 
     def _name_column(self, events: pa.Table, what: str) -> pa.Array | None:
         if TRANSACTION_COLUMN not in events.column_names:
-            if len(self.plan.transactions) == 1:
+            if len(self.plan.entries) == 1:
                 return None
+            known = ", ".join(self.plan.event_names[number] for number in self.plan.entries)
             raise InputError(
                 f"{what}: column {TRANSACTION_COLUMN!r} is missing; a program of several transactions needs it to name "
-                f"one of: {', '.join(self.plan.names)}; the columns are: {', '.join(events.column_names)}"
+                f"one of: {known}; the columns are: {', '.join(events.column_names)}"
             )
         column = events.column(TRANSACTION_COLUMN)
         if not kind_accepts(column.type, Kind.STR):
-            if len(self.plan.transactions) == 1 and TRANSACTION_COLUMN in self.plan.columns:
+            if len(self.plan.entries) == 1 and TRANSACTION_COLUMN in self.plan.columns:
                 return None
             raise InputError(
                 f"{what}: column {TRANSACTION_COLUMN!r} has type {column.type}, required: str (string), the name of a "
@@ -228,6 +256,7 @@ class EngineCore:
 
     def _number_names(self, batch: Batch, names: pa.Array | None) -> None:
         if names is None:
+            batch.kinds[:] = self.plan.entries[0]
             return
         if pa.types.is_null(names.type):
             names = pa.nulls(len(names), pa.string())
@@ -245,12 +274,19 @@ class EngineCore:
 
     def _finish(self, batch: Batch) -> None:
         """Note which rows were written, and free what does not exist."""
-        for name in {binding.parameter.table.name for binding in self.plan.rows}:  # type: ignore[union-attr]
+        by_graphs = self.flows.take_touched() if self.flows is not None else {}
+        bound = {binding.parameter.table.name for binding in self.plan.rows}  # type: ignore[union-attr]
+        for name in bound if self.flows is None else [layout.name for layout in self.plan.tables]:
             table = self.tables[name]
             touched = self._written(batch, name) if self._track or self._deleting else _NONE
+            if len(by_graphs.get(name, _NONE)):
+                touched = np.union1d(touched, by_graphs[name])
             if self._track and len(touched):
-                self._touched.setdefault(name, []).append(table.keys[touched])
+                self._note_written(name, table.keys[touched])
             table.sweep(touched[~table.exists[touched]])
+
+    def _note_written(self, name: str, keys: Array) -> None:
+        self._touched.setdefault(name, []).append(keys)
 
     def _written(self, batch: Batch, name: str) -> Array:
         table = self.tables[name]
@@ -296,8 +332,20 @@ class EngineCore:
         absent = gone.rows(gone.resolve(np.ascontiguousarray(keys[~there])))
         return pa.concat_tables([kept, absent.append_column(exists, pa.array(np.zeros(absent.num_rows, np.bool_)))])
 
+    def _wake_flows(self) -> None:
+        """Dataflow graphs remember in tables; where those were written from outside, they read them again."""
+        if self._flow_store is not None and self._flow_store.stale:
+            self._flow_store.load()
+
+    def graphs(self) -> FlowRun | None:
+        """The dataflow graphs, as they are after the last batch."""
+        self._wake_flows()
+        return self.flows
+
     def apply(self, changes: Mapping[str, pa.Table]) -> None:
         """Write rows as they were recorded: the opposite of `take_changes`."""
+        if self._flow_store is not None:
+            self._flow_store.stale = True
         for name, rows in changes.items():
             table = self.tables[name]
             keys, columns = self._columns_in(table, rows)
@@ -382,17 +430,7 @@ class EngineCore:
     def read(self, name: str, key: tuple[Value, ...]) -> dict[str, Value] | None:
         """One row, or None."""
         table = self.tables[name]
-        try:
-            parts = []
-            for value, column in zip(key, table.layout.key_columns, strict=True):
-                _check_plain(value, column.kind)
-                parts.append(pa.array([value], column.kind.arrow))
-                if _is_missing(value):
-                    raise ValueError("a key is never null or NaN")
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
-            expected = ", ".join(f"{k.name}: {k.kind.value}" for k in table.layout.key_columns)
-            raise InputError(f"{name}: the key is ({expected}), got {key!r} ({error})") from error
-        slots = table.find(key_words(parts, table.layout, self.strings))
+        slots = table.find(key_words(key_columns(table.layout, key), table.layout, self.strings))
         if slots[0] < 0 or not table.exists[slots[0]]:
             return None
         found: dict[str, Value] = table.rows(slots).to_pylist()[0]
@@ -401,41 +439,6 @@ class EngineCore:
 
 def _may_delete(plan: TransactionPlan) -> bool:
     return not plan.compiled or any(access.action == "delete" for access in plan.accesses)
-
-
-def _column_of_one(value: Any, parameter: Any) -> pa.Array:
-    values = list(value) if parameter.many and value is not None else [value]
-    if isinstance(parameter, RowParameter):
-        keys = parameter.table.key_columns
-        if len(keys) > 1:
-            values = [dict(zip(parameter.table.key, v, strict=True)) if isinstance(v, tuple) else v for v in values]
-        for key in keys:
-            for found in values:
-                _check_plain(found[key.name] if isinstance(found, dict) else found, key.kind)
-    else:
-        for found in values:
-            _check_plain(found, parameter.kind)
-    if value is not None:
-        value = values if parameter.many else values[0]
-    return pa.array([value], arrow_type(parameter))
-
-
-def _check_plain(value: Any, kind: Kind) -> None:
-    """Refuse a Python value of another type: Arrow would cut a float down to an int without a word."""
-    if value is not None and not isinstance(value, _PLAIN_TYPES[kind]):
-        raise TypeError(f"required {kind.value}")
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value != value
-
-
-_PLAIN_TYPES: dict[Kind, tuple[type, ...]] = {
-    Kind.INT: (int, np.integer),
-    Kind.FLOAT: (float, int, np.floating, np.integer),
-    Kind.BOOL: (bool, np.bool_),
-    Kind.STR: (str,),
-}
 
 
 def _mark_all(table: TableState, keys: Array, pieces: list[slice]) -> int | None:

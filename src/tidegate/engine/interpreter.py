@@ -8,11 +8,12 @@ only when the function returns.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tidegate.api.control import Abort
+from tidegate.api.control import Abort, looking_up
 from tidegate.api.table import coerce
 from tidegate.engine.batch import Batch
 from tidegate.engine.state.strings import StringPool
@@ -36,8 +37,9 @@ class Interpreter:
         rows: dict[tuple[str, int], Any] = {}
         arguments = self._arguments(batch, event, number, plan, rows)
         try:
-            value = self._program.functions[number](**arguments)
-            self._give_back(batch, event, number, plan, value)
+            with looking_up(self.finder(rows)):
+                value = self._program.functions[number](**arguments)
+            self.give_back(batch, event, number, plan, value)
         except Abort as aborted:
             batch.status[event] = batch.reason(str(aborted.reason))
             batch.valid[event] = False
@@ -48,7 +50,28 @@ class Interpreter:
             return
         for (table, slot), row in rows.items():
             if row.__dict__["_assigned"]:
-                self._write(self._tables[table], slot, row)
+                self.write(self._tables[table], slot, row)
+
+    def finder(self, rows: dict[tuple[str, int], Any]) -> Callable[[type, Any], Any]:
+        """What `tg.lookup` asks: row objects by table and key, beside those that `rows` knows."""
+
+        def find(table: type, key: Any) -> Any:
+            state = self._tables.get(table.__name__)
+            if state is None:
+                raise LookupError(table.__name__)
+            parts = key if isinstance(key, tuple) else (key,)
+            wanted = np.zeros((1, len(state.layout.key)), np.int64)
+            for position, (column, part) in enumerate(zip(state.layout.key_columns, parts, strict=True)):
+                fitted = coerce(column, part, state.layout.name)
+                if column.kind is Kind.FLOAT:
+                    if fitted != fitted:
+                        raise Abort(f"NaN key of {state.layout.name}")
+                    wanted.view(np.float64)[0, position] = float(fitted) + 0.0
+                else:
+                    wanted[0, position] = self._strings.number(str(fitted)) if column.kind is Kind.STR else int(fitted)
+            return self.row(state.layout.name, int(state.resolve(wanted)[0]), rows)
+
+        return find
 
     def _arguments(
         self, batch: Batch, event: int, number: int, plan: TransactionPlan, rows: dict[tuple[str, int], Any]
@@ -60,38 +83,41 @@ class Interpreter:
                 assert isinstance(parameter, RowParameter)
                 slots, offsets = batch.slots[position], batch.rows[position].offsets
                 if offsets is None:
-                    arguments[parameter.name] = self._row(parameter.table.name, int(slots[event]), rows)
+                    arguments[parameter.name] = self.row(parameter.table.name, int(slots[event]), rows)
                 else:
                     span = slots[offsets[event] : offsets[event + 1]]
-                    arguments[parameter.name] = [self._row(parameter.table.name, int(s), rows) for s in span]
+                    arguments[parameter.name] = [self.row(parameter.table.name, int(s), rows) for s in span]
         for position, binding in enumerate(self._program.plan.values):
             if number in binding.users:
                 bound, kind = batch.values[position], binding.parameter.kind  # type: ignore[union-attr]
                 if bound.offsets is None:
-                    arguments[binding.parameter.name] = self._plain(bound.values[event], kind)
+                    arguments[binding.parameter.name] = self.plain(bound.values[event], kind)
                 else:
                     span = bound.values[bound.offsets[event] : bound.offsets[event + 1]]
-                    arguments[binding.parameter.name] = [self._plain(value, kind) for value in span]
+                    arguments[binding.parameter.name] = [self.plain(value, kind) for value in span]
         return {parameter.name: arguments[parameter.name] for parameter in plan.parameters}
 
-    def _row(self, table: str, slot: int, rows: dict[tuple[str, int], Any]) -> Any:
+    def row(self, table: str, slot: int, rows: dict[tuple[str, int], Any]) -> Any:
+        """The object of a row, one for each slot; `rows` remembers them."""
         found = rows.get((table, slot))
         if found is None:
             state = self._tables[table]
-            values = {name: self._plain(state.columns[name][slot], kind) for name, kind in _kinds(state)}
+            values = {name: self.plain(state.columns[name][slot], kind) for name, kind in _kinds(state)}
             for position, key in enumerate(state.layout.key_columns):
                 word = state.keys[slot, position]
-                values[key.name] = self._plain(word.view(np.float64) if key.kind is Kind.FLOAT else word, key.kind)
+                values[key.name] = self.plain(word.view(np.float64) if key.kind is Kind.FLOAT else word, key.kind)
             found = self._program.classes[table](**values, exists=bool(state.exists[slot]))
             rows[table, slot] = found
         return found
 
-    def _plain(self, value: Any, kind: Kind) -> Any:
+    def plain(self, value: Any, kind: Kind) -> Any:
+        """A value as plain Python has it."""
         if kind is Kind.STR:
             return self._strings.text(int(value))
         return {Kind.INT: int, Kind.FLOAT: float, Kind.BOOL: bool}[kind](value)
 
-    def _write(self, state: TableState, slot: int, row: Any) -> None:
+    def write(self, state: TableState, slot: int, row: Any) -> None:
+        """Write a row object back to its slot."""
         for name, kind in _kinds(state):
             value = row.__dict__[name]
             state.columns[name][slot] = self._strings.number(value) if kind is Kind.STR else value
@@ -99,7 +125,8 @@ class Interpreter:
                 state.columns[name][slot] = state.defaults[name]
         state.exists[slot] = row.exists
 
-    def _give_back(self, batch: Batch, event: int, number: int, plan: TransactionPlan, value: Any) -> None:
+    def give_back(self, batch: Batch, event: int, number: int, plan: TransactionPlan, value: Any) -> None:
+        """Note what a function returned."""
         if value is None or plan.result is None:
             return
         for place, (name, kind) in zip(self._program.plan.result_places[number], plan.result.fields, strict=True):

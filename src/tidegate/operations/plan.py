@@ -34,10 +34,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.foundation.places import Place
+from tidegate.operations.flow import FlowsPlan, WindowParameter
 from tidegate.operations.layout import Kind, TableLayout
 
 COMMITTED = 0
 ESCAPE = -1
+NO_ROOM = -2
+"""A streaming transaction found an array full: it is undone and run again with more room."""
 
 DTYPES: dict[Kind, Any] = {
     Kind.INT: np.int64,
@@ -170,6 +173,13 @@ class TransactionPlan:
     slices: tuple[Slice, ...]
     speculative: bool
     unsplit: str
+    windows: tuple[WindowParameter, ...] = ()
+    aggregates: tuple[tuple[str, str, str], ...] = ()
+    """What the body asks of its windows: parameter, function, field."""
+    lookups: tuple[TableLayout, ...] = ()
+    """The tables whose rows it looks up while it runs, and the names of those that it may write that way."""
+    lookup_writes: tuple[str, ...] = ()
+    lookup_classes: tuple[type, ...] = ()
 
     @property
     def compiled(self) -> bool:
@@ -179,7 +189,8 @@ class TransactionPlan:
     @property
     def tables(self) -> tuple[TableLayout, ...]:
         """The tables of its row parameters, in order of first use."""
-        return tuple(dict.fromkeys(p.table for p in self.parameters if isinstance(p, RowParameter)))
+        own = [parameter.table for parameter in self.parameters if isinstance(parameter, RowParameter)]
+        return tuple(dict.fromkeys([*own, *self.lookups]))
 
     @property
     def written(self) -> frozenset[str]:
@@ -223,6 +234,11 @@ class ProgramPlan:
     operations: tuple[Operation, ...]
     slices: tuple[tuple[int, ...], ...]
     source: str
+    event_names: tuple[str, ...] = ()
+    """Per transaction: what events call it; a border transaction goes by its stream's name, an interior one by none."""
+    entries: tuple[int, ...] = ()
+    """The transactions that events can name."""
+    flows: FlowsPlan | None = None
 
     @property
     def context_size(self) -> int:
@@ -250,3 +266,15 @@ class Program:
     plan: ProgramPlan
     functions: tuple[Callable[..., Any], ...]
     classes: dict[str, type]
+
+
+def table_arrays(table: TableLayout) -> list[str]:
+    """The arrays of a table in the order in which `run` takes them."""
+    columns = [column_array(table.name, column.name) for column in table.value_columns]
+    return [f"e_{table.name}", f"k_{table.name}", f"f_{table.name}", *columns]
+
+
+def binding_arrays(family: str, position: int, binding: Binding) -> list[str]:
+    """The arrays that carry a bound column."""
+    name = f"{family}_{position}"
+    return [f"{name}_offsets", f"{name}_data"] if binding.parameter.many else [name]

@@ -50,8 +50,8 @@ def check_events(schema: StructType, plan: ProgramPlan, order_by: str | None) ->
     """Raise InputError, with every mistake in it, unless the events fit the program."""
     problems = _reserved(schema) + _repeated(schema)
     found = {field.name: field.dataType for field in schema.fields}
-    if len(plan.transactions) > 1 or (TRANSACTION_COLUMN in found and TRANSACTION_COLUMN not in plan.columns):
-        why = f"which of {', '.join(plan.names)} to run"
+    if len(plan.entries) > 1 or (TRANSACTION_COLUMN in found and TRANSACTION_COLUMN not in plan.columns):
+        why = f"which of {', '.join(plan.event_names[number] for number in plan.entries)} to run"
         fits = isinstance(found.get(TRANSACTION_COLUMN), StringType)
         problems += _column(schema, found, TRANSACTION_COLUMN, "string", why, fits)
     for binding in (*plan.rows, *plan.values):

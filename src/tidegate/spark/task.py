@@ -103,6 +103,10 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
     plan = engine.program.plan
     events = rows.select(needed_columns(plan, settings.order_by, rows.column_names))
     identity = _identity(settings, events, plan.names)
+    if plan.flows is not None and plan.flows.may_wait:  # outcomes may be those of events of earlier batches
+        outcomes = _process(engine, settings, identity, rows)
+        yield from outcomes.select([*rows.column_names, *OUTCOME_COLUMNS]).to_batches(max_chunksize=OUTPUT_ROWS)
+        return
     outcomes = _process(engine, settings, identity, events)
     for name in OUTCOME_COLUMNS:
         rows = rows.append_column(name, outcomes[name])

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from tidegate.api.dataflow import Dataflow
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.program import build_program
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 def transact(
     events: DataFrame,
-    transactions: Sequence[Transaction],
+    transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow,
     *,
     state: str | os.PathLike[str],
     order_by: str | None = None,
@@ -57,7 +58,8 @@ def transact(
     Args:
         events: a streaming or batch DataFrame; it needs the columns that the transactions' signatures
             name, and `transaction` (which one to run) when there are several.
-        transactions: functions declared with `@tg.transaction`.
+        transactions: functions declared with `@tg.transaction`, and dataflow graphs (`tg.dataflow`): the column
+            `transaction` of an event names a border stream or a plain transaction.
         state: where the tables are kept: a folder, or any URL that fsspec reaches. One running query at
             a time may use it, and once in its plan.
         order_by: the column that orders the events of a batch. Ties keep the order that they have in their

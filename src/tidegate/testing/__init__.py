@@ -1,6 +1,6 @@
 """For your own tests: run a program against the plain functions, and crash it where it hurts.
 
-from tidegate.testing import CRASH, CRASH_BEFORE_COMMIT, EventSource, assert_same_as_plain, run_source
+from tidegate.testing import CRASH, CRASH_BEFORE_COMMIT, EventSource, assert_same_as_plain, check_history, run_source
 
 def test_ledger_equals_the_plain_functions():
     assert_same_as_plain([transfer, deposit], [first, second], initial={Account: rows})
@@ -9,9 +9,13 @@ def test_ledger_survives_crashes(tmp_path):
     source = EventSource([first, CRASH, second, CRASH_BEFORE_COMMIT, third])
     run = run_source([transfer, deposit], source, state=str(tmp_path))
     assert run.outcomes[1]["committed"].to_pylist() == [True, False]
+
+def test_the_show_ran_in_order():
+    assert check_history(show, engine.history) == []
 """
 
 from tidegate.testing.assertions import assert_same_as_plain
+from tidegate.testing.history import check_history
 from tidegate.testing.plain import PlainProgram
 from tidegate.testing.source import CRASH, CRASH_BEFORE_COMMIT, Crash, EventSource, SourceRun, run_source
 
@@ -23,5 +27,6 @@ __all__ = [
     "PlainProgram",
     "SourceRun",
     "assert_same_as_plain",
+    "check_history",
     "run_source",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.api.control import Abort
+from tidegate.api.control import Abort, looking_up
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.operations.layout import TableLayout
@@ -61,7 +61,8 @@ class PlainProgram:
             transaction = self._named(event)
             touched: dict[tuple[str, Key], Any] = {}
             arguments = self._arguments(transaction.plan, event, touched)
-            result = transaction(**arguments)
+            with looking_up(lambda table, key: self._looked_up(table, key, touched)):
+                result = transaction(**arguments)
             result = _as_column(transaction.plan, result)
         except _Refused as refused:
             return Outcome(False, str(refused), None)
@@ -115,6 +116,19 @@ class PlainProgram:
             raise _Refused(f"null key in column {parameter.name!r}")
         if any(isinstance(part, float) and math.isnan(part) for part in key):
             raise _Refused(f"NaN key in column {parameter.name!r}")
+        return self._object(layout, key, touched)
+
+    def _looked_up(self, table: type, key: Any, touched: dict[tuple[str, Key], Any]) -> Any:
+        layout = _layout(table)
+        parts = key if isinstance(key, tuple) else (key,)
+        named = dict(zip(layout.key, parts, strict=True))
+        row = self._classes[layout.name](**named, exists=False)  # keeps to the key's types, or aborts
+        fitted = tuple(getattr(row, name) for name in layout.key)
+        if any(isinstance(part, float) and math.isnan(part) for part in fitted):
+            raise Abort(f"NaN key of {layout.name}")
+        return self._object(layout, fitted, touched)
+
+    def _object(self, layout: TableLayout, key: Key, touched: dict[tuple[str, Key], Any]) -> Any:
         place = (layout.name, key)
         if place not in touched:
             found = self._rows[layout.name].get(key)

@@ -36,6 +36,9 @@ from tidegate.operations.decision import Decision, Families, Strategy
 HYSTERESIS = 0.05
 """A new strategy must be predicted to be faster than the last one by this share."""
 
+MARGIN = 0.08
+"""What several workers must promise to gain on one: near break-even, what is not in the model decides."""
+
 LEARNING = 0.3
 """How much of a correction the newest batch decides."""
 
@@ -165,6 +168,8 @@ class Model:
         ]
         predicted = {str(c): predict(c, workload) * self.corrections.get(str(c), 1.0) for c in allowed}
         best = min(allowed, key=lambda c: predicted[str(c)])
+        if predicted[str(SERIAL)] <= predicted[str(best)] * (1 + MARGIN):
+            best = SERIAL
         for name in self.corrections:  # what was not tried for long may have become better
             self.corrections[name] += FORGETTING * (1.0 - self.corrections[name])
         for candidate in allowed:

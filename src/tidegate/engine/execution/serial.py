@@ -39,7 +39,7 @@ class SerialRun:
         self._interpreter = Interpreter(program, dict(tables), strings)
         self._compiled = [plan.compiled for plan in self.plan.transactions]
         self._plain = is_uncompiled()
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()  # a plain function may execute another transaction
 
     def run(self, batch: Batch, order: Array, start: int, stop: int) -> int:
         """Run the events at positions `start` to `stop` of the order; returns how many plain Python ran."""

@@ -36,17 +36,20 @@ class StringPool:
 
     def number(self, text: str) -> int:
         """The number of one string."""
-        return int(self.numbers(pa.array([text], pa.string()))[0])
+        data = np.frombuffer(text.encode(), np.uint8)  # without Arrow: 5 us instead of 16
+        return int(self._intern(read_only(np.array([0, len(data)])), read_only(data))[0])
 
     def numbers(self, column: pa.Array) -> Numbers:
         """The numbers of an Arrow string column; where it is null the number means nothing."""
-        offsets, data = string_buffers(column)
-        found = np.empty(len(column), np.int64)
+        return self._intern(*string_buffers(column))
+
+    def _intern(self, offsets: Numbers, data: npt.NDArray[np.uint8]) -> Numbers:
+        found = np.empty(len(offsets) - 1, np.int64)
         position = 0
         while True:
             pool = (self._buckets, self._starts, self._hashes, self._held, self._counters)
             position = intern(pool, offsets, data, position, found)
-            if position >= len(column):
+            if position >= len(found):
                 return found
             self._grow(int(offsets[position + 1] - offsets[position]))
 

@@ -87,6 +87,15 @@ class TableState:
     # --- keys to slots ----------------------------------------------------------------------------
 
     @property
+    def index(self) -> tuple[Array, ...]:
+        """What kernels need to find and add keys."""
+        return self._index
+
+    def make_room(self) -> None:
+        """Make room for one key at least; slots stay as they are."""
+        self._grow(1)
+
+    @property
     def _index(self) -> tuple[Array, ...]:
         return (self._entries, self.keys, self._counters, self._free, self._fresh)
 

@@ -1,0 +1,98 @@
+"""`tg.stream` and `tg.emit`: what flows between transactions.
+
+    valid = tg.stream("valid", contestant=int)          fields: int, float, bool, str
+    seen = tg.stream("seen", vehicle=Vehicle)           or a table: the field carries the key of a row
+
+A transaction declared with `emits=[valid]` may say `tg.emit(valid, contestant=3)`. In plain Python, `emit` gives
+its tuple to whoever collects (`collecting`), so that a function can be tested on its own:
+
+    with collecting(lambda stream, fields: found.append(fields)):
+        validate(Voter(1), Contestant(3))
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from tidegate.api.table import KINDS, layout_of
+from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.flow import StreamField, StreamLayout
+
+Sink = Callable[["Stream", dict[str, Any]], None]
+_sink: ContextVar[Sink | None] = ContextVar("sink", default=None)
+
+
+class Stream:
+    """A named stream of tuples; declared with `tg.stream`."""
+
+    def __init__(self, layout: StreamLayout, tables: dict[str, type]) -> None:
+        self.layout = layout
+        self.tables = tables
+
+    @property
+    def name(self) -> str:
+        """Its name, by which events and tools know it."""
+        return self.layout.name
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{f.name}: {f.kind.value if f.kind else f.table.name}" for f in self.layout.fields)  # type: ignore[union-attr]
+        return f"<stream {self.name}({fields})>"
+
+
+def stream(name: str, /, **fields: Any) -> Stream:
+    """Declare a stream.
+
+    Args:
+        name: what events and tools call it.
+        fields: each field's type: int, float, bool, str, or a table for the key of one of its rows.
+
+    >>> stream("votes", phone=int, contestant=int)
+    <stream votes(phone: int, contestant: int)>
+    """
+    named: object = name  # anything may stand there before the program runs
+    if not isinstance(named, str) or not named.isidentifier():
+        raise DefinitionError(f"a stream's name is an identifier, got {name!r}")
+    if not fields:
+        raise DefinitionError(f'stream {name!r} has no fields; write for example tg.stream("{name}", amount=int)')
+    found, tables = [], {}
+    for field, kind in fields.items():
+        table = layout_of(kind)
+        if table is not None:
+            tables[table.name] = kind
+        elif not isinstance(kind, type) or kind not in KINDS:
+            raise DefinitionError(
+                f"stream {name!r}: field {field!r} has type {getattr(kind, '__name__', kind)!s}; "
+                "required: int, float, bool, str, or a table (then it carries the key of a row)"
+            )
+        if field in ("batch", "transaction"):
+            raise DefinitionError(f"stream {name!r}: the field name {field!r} is reserved; choose another")
+        found.append(StreamField(field, None if table is not None else KINDS[kind], table))
+    return Stream(StreamLayout(name, tuple(found)), tables)
+
+
+def emit(target: Stream, /, **fields: Any) -> None:
+    """Put a tuple on a stream: it starts the transactions that are `on` it, when this one commits.
+
+    Every field is given by name; one that carries a key takes the key or the row itself.
+    """
+    if not isinstance(target, Stream):
+        raise TypeError(f"tg.emit takes a stream, got {target!r}")
+    wanted = [field.name for field in target.layout.fields]
+    if set(fields) != set(wanted):
+        raise TypeError(f"stream {target.name!r} has the fields {', '.join(wanted)}; got {', '.join(fields) or 'none'}")
+    sink = _sink.get()
+    if sink is not None:
+        sink(target, {name: fields[name] for name in wanted})
+
+
+@contextlib.contextmanager
+def collecting(sink: Sink) -> Iterator[None]:
+    """While this is open, plain functions' `emit` gives every tuple to `sink(stream, fields)`."""
+    token = _sink.set(sink)
+    try:
+        yield
+    finally:
+        _sink.reset(token)

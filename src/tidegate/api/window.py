@@ -1,0 +1,133 @@
+"""`tg.window`: the latest tuples of a stream, private to the transaction that declares it.
+
+    recent: tg.window(valid, rows=100, slide=10)               the last 100 tuples, renewed every 10
+    minute: tg.window(valid, time="ts", length=60, slide=10)   the last 60 units of the field `ts`, renewed every 10
+
+New tuples are staged: nobody sees them until the window slides. Without `slide` it is tumbling. The body sees the
+visible rows, oldest first, and aggregates that cost the same for a window of a hundred rows and of a million:
+
+    len(recent)   recent.slid   recent[0].contestant   for vote in recent: ...
+    recent.sum("amount")  .min("amount")  .max("amount")  .distinct("phone")  .frequency("phone", 7)  .top("phone", 3)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tidegate.api.control import Abort
+from tidegate.api.stream import Stream
+from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.layout import Kind
+
+_INT_LIMIT = 2**63
+_numbers = itertools.count(1)
+
+
+class Window:
+    """A window declared with `tg.window`; it is used as the annotation of a parameter."""
+
+    def __init__(self, stream: Stream, size: int, slide: int, time: str) -> None:
+        self.stream, self.size, self.slide, self.time = stream, size, slide, time
+        self.identity = next(_numbers)
+
+    def __repr__(self) -> str:
+        extent = f"time={self.time!r}, length={self.size}" if self.time else f"rows={self.size}"
+        return f"<window over {self.stream.name}, {extent}, slide={self.slide}>"
+
+
+def window(
+    over: Stream,
+    /,
+    *,
+    rows: int | None = None,
+    time: str | None = None,
+    length: int | None = None,
+    slide: int | None = None,
+) -> Any:
+    """Declare a window over a stream.
+
+    Args:
+        over: the stream that its transaction is on.
+        rows: how many rows it holds.
+        time: instead of `rows`, the int field of the stream that carries the time,
+        length: and how many units of it the window spans.
+        slide: how many new rows, or units of time, make it slide; without it, all of them: a tumbling window.
+    """
+    if not isinstance(over, Stream):
+        raise DefinitionError(f"tg.window takes a stream first, got {over!r}")
+    what = f"window over {over.name!r}"
+    if (rows is None) == (time is None) or (time is None) != (length is None):
+        raise DefinitionError(f"{what}: required: either rows=..., or time=... and length=...")
+    size = rows if rows is not None else length
+    slide = size if slide is None else slide
+    for value in (size, slide):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise DefinitionError(f"{what}: rows, length and slide are positive integers, got {value!r}")
+    assert size is not None and slide is not None
+    if slide > size:
+        raise DefinitionError(f"{what}: it slides by {slide}, more than its {size}; rows would be lost unseen")
+    if time is not None:
+        field = over.layout.field(time)
+        if field is None or field.kind is not Kind.INT:
+            raise DefinitionError(
+                f"{what}: the time {time!r} is not an int field of it; fields are: "
+                f"{', '.join(f.name for f in over.layout.fields)}"
+            )
+    return Window(over, size, slide, time or "")
+
+
+class WindowRows(Sequence[Any]):
+    """The visible rows of a window, as a transaction sees them when it is called as plain Python.
+
+    >>> recent = WindowRows([{"amount": 3}, {"amount": 4}], slid=True)
+    >>> recent.sum("amount"), recent[-1].amount, len(recent)
+    (7, 4, 2)
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]] = (), slid: bool = False) -> None:
+        self._rows = [SimpleNamespace(**row) for row in rows]
+        self.slid = slid
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, position: Any) -> Any:
+        return self._rows[position]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._rows)
+
+    def _values(self, field: str) -> list[Any]:
+        return [getattr(row, field) for row in self._rows]
+
+    def sum(self, field: str) -> int:
+        """The sum of an int field: 0 for an empty window."""
+        total = int(sum(self._values(field)))
+        if not -_INT_LIMIT <= total < _INT_LIMIT:
+            raise Abort("overflow")
+        return total
+
+    def min(self, field: str) -> Any:
+        """The smallest value; ValueError for an empty window."""
+        return min(self._values(field))
+
+    def max(self, field: str) -> Any:
+        """The largest value; ValueError for an empty window."""
+        return max(self._values(field))
+
+    def distinct(self, field: str) -> int:
+        """How many different values there are."""
+        return len(set(self._values(field)))
+
+    def frequency(self, field: str, value: Any) -> int:
+        """How many rows have a value."""
+        return self._values(field).count(value)
+
+    def top(self, field: str, count: int) -> list[Any]:
+        """The most frequent values, at most `count` of them; of equally frequent ones the smaller comes first."""
+        values = self._values(field)
+        ranked = sorted(set(values), key=lambda value: (-values.count(value), value))
+        return ranked[: max(count, 0)]

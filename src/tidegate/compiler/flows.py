@@ -1,0 +1,264 @@
+"""Writes the program of a dataflow graph: `flow`, which takes events through it.
+
+    step_<transaction>(q, env)     one tuple: its rows by their keys, its windows, its body
+    group_<number>(active, env)    the members of a group, all or nothing
+    flow(start..., env)            events in order: plain transactions at their place, rounds when a batch is complete
+
+Everything that a step may change is journalled before (`flow_steps`), and a group that fails is taken back from
+there. When an array is full, or an integer leaves 64 bits, the group is taken back as well, and `flow` returns a code
+that says what it needs; called again, it goes on with the same group.
+"""
+
+from __future__ import annotations
+
+from tidegate.compiler.flow_steps import StepWriter
+from tidegate.operations.flow import (
+    ACTIVE,
+    DONE,
+    GROUP,
+    LOG_FULL,
+    LOGGED,
+    PLAIN_EVENT,
+    PLAIN_GROUP,
+    POSITION,
+    RECORD,
+    ROOM,
+    ROUNDS,
+    STREAM_FULL,
+    TOUCHED_FULL,
+    WHICH,
+    FlowPlan,
+    GroupPlan,
+    stream_count,
+)
+from tidegate.operations.layout import TableLayout
+from tidegate.operations.plan import (
+    column_array,
+)
+
+
+class FlowWriter(StepWriter):
+    """Writes `flow` for a program."""
+
+    # --- the text ------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """All functions."""
+        parts: list[str] = []
+        ordered = sorted(enumerate(self.flows.members), key=lambda found: found[1].on_window < 0)
+        parts += [self._step(number) for number, member in ordered if self.plans[member.transaction].compiled]
+        number = 0
+        for flow_number, flow in enumerate(self.flows.flows):
+            for group in flow.groups:
+                parts.append(self._group(number, group, flow_number))
+                number += 1
+        return "\n\n\n".join([*parts, self._flow()])
+
+    # --- groups ----------------------------------------------------------------------------------------------
+
+    def _group(self, number: int, group: GroupPlan, flow: int) -> str:
+        members = [(m, self.flows.members[m]) for m in group.members]
+        if any(not self.plans[member.transaction].compiled for _, member in members):
+            return f"@generated\ndef group_{number}(active, env):\n    return -1"
+        emitted = [self.flows.streams[s].name for s in group.emits]
+        tables = [t for t in self.journalled if any(t.name in self._written_tables(m) for _, m in members)]
+        windowed = any(self.flows.owners[w] in group.members for w in range(len(self.flows.windows)))
+        body = [f"    c_{name} = {stream_count(name)}[0]" for name in emitted]
+        body.append("    s = 0")
+        body += [
+            f"    if control[{RECORD}] != 0 and control[{LOGGED}] + {len(members)} > log.shape[0]:",
+            f"        return {ROOM - LOG_FULL}",
+        ]
+        for m, member in members:
+            if member.on_window >= 0:
+                continue
+            if member.border:
+                body += [
+                    f"    if s == 0 and active == {member.stream}:",
+                    f"        for e in range(open_{member.stream}[0]):",
+                    f"            s = step_{m}(opened_{member.stream}[e], env)",
+                    "            if s != 0:",
+                    "                break",
+                ]
+            else:
+                count = f"{stream_count(self.flows.streams[member.stream].name)}[0]"
+                body += [
+                    "    if s == 0:",
+                    f"        for q in range({count}):",
+                    f"            s = step_{m}(q, env)",
+                    "            if s != 0:",
+                    "                break",
+                ]
+        for table in tables:
+            body += [
+                f"    if s == 0 and tn_{table.name}[0] + jn_{table.name}[0] > tt_{table.name}.shape[0]:",
+                f"        control[{WHICH}] = {self.tables.index(table)}",
+                f"        s = {ROOM - TOUCHED_FULL}",
+            ]
+        body += ["    if s != 0:", *self._take_back(tables, emitted, windowed)]
+        body += ["    else:", *self._keep(group, tables, emitted, windowed, flow)]
+        body += self._record(number, [m for m, _ in members], flow)
+        for m, _ in members:
+            body.append(f"    hits[{m}] = 0")
+        for _, member in members:
+            if member.border:
+                body += [
+                    f"    if s > 0 and active == {member.stream}:",
+                    f"        for e in range(open_{member.stream}[0]):",
+                    f"            if status[opened_{member.stream}[e]] == 0:",
+                    f"                status[opened_{member.stream}[e]] = s",
+                    f"            valid[opened_{member.stream}[e]] = False",
+                ]
+        body.append("    return s")
+        return "\n".join([f"@generated\ndef group_{number}(active, env):", *self._unpack(body), *body])
+
+    def _take_back(self, tables: list[TableLayout], emitted: list[str], windowed: bool) -> list[str]:
+        lines = [f"        {stream_count(name)}[0] = c_{name}" for name in emitted]
+        for table in tables:
+            name = table.name
+            lines += [
+                f"        for back in range(jn_{name}[0]):",
+                f"            m = jn_{name}[0] - 1 - back",
+                f"            e_{name}[jr_{name}[m]] = je_{name}[m]",
+            ]
+            for column in table.value_columns:
+                array = column_array(name, column.name)
+                lines.append(f"            {array}[jr_{name}[m]] = j{array}[m]")
+            lines.append(f"        jn_{name}[0] = 0")
+        if windowed:
+            lines.append("        undo(wheap, wjournal, wstate, 0)")
+        return lines or ["        pass"]
+
+    def _keep(
+        self, group: GroupPlan, tables: list[TableLayout], emitted: list[str], windowed: bool, flow: int
+    ) -> list[str]:
+        lines = []
+        for table in tables:
+            name = table.name
+            lines += [
+                f"        touch(jr_{name}, jn_{name}, tm_{name}, tt_{name}, tn_{name})",
+                f"        jn_{name}[0] = 0",
+            ]
+        if windowed:
+            lines.append("        wstate[0] = 0")
+        for stream in group.emits:
+            name = self.flows.streams[stream].name
+            if self.flows.outputs[stream]:
+                lines += [
+                    f"        for p in range(c_{name}, {stream_count(name)}[0]):",
+                    f"            b_{name}[p] = control[{ROUNDS + flow}]",
+                ]
+        return lines or ["        pass"]
+
+    def _record(self, number: int, members: list[int], flow: int) -> list[str]:
+        lines = [f"    if control[{RECORD}] != 0 and s >= 0:"]
+        for m in members:
+            lines += [
+                f"        if hits[{m}] > 0:",
+                f"            entry = control[{LOGGED}]",
+                f"            log[entry, 0] = {m}",
+                f"            log[entry, 1] = control[{ROUNDS + flow}]",
+                f"            log[entry, 2] = {number}",
+                "            log[entry, 3] = 1 if s == 0 else 0",
+                f"            log[entry, 4] = hits[{m}]",
+                f"            control[{LOGGED}] = entry + 1",
+            ]
+        return lines
+
+    # --- the whole -------------------------------------------------------------------------------------------
+
+    def _flow(self) -> str:
+        body = ["    while True:", f"        if control[{GROUP}] >= 0:", f"            active = control[{ACTIVE}]"]
+        number = 0
+        for place, flow in enumerate(self.flows.flows):
+            tests = " or ".join(f"active == {border}" for border in flow.borders)
+            body.append(f"            if {tests}:")
+            for group in range(number, number + len(flow.groups)):
+                body += [
+                    f"                if control[{GROUP}] == {group}:",
+                    f"                    s = group_{group}(active, env)",
+                    "                    if s < 0:",
+                    "                        if s == -1:",
+                    f"                            return {PLAIN_GROUP}",
+                    f"                        return {STREAM_FULL} if s == -2 else {ROOM} - s",
+                    f"                    control[{GROUP}] = {group + 1}",
+                ]
+            number += len(flow.groups)
+            body += self._end_round(flow, place)
+        body += [
+            f"        position = control[{POSITION}]",
+            "        if position >= stop:",
+            f"            return {DONE}",
+            "        i = order[position]",
+            "        if status[i] != 0:",
+            f"            control[{POSITION}] = position + 1",
+            "            continue",
+            "        k = kinds[i]",
+        ]
+        first_group = 0
+        for place, flow in enumerate(self.flows.flows):
+            for border in flow.borders:
+                body += self._arrive(flow, place, border, first_group)
+            first_group += len(flow.groups)
+        for transaction, call in self.calls.items():
+            body += [
+                f"        if k == {transaction}:",
+                f"            if control[{RECORD}] != 0 and control[{LOGGED}] >= log.shape[0]:",
+                f"                return {LOG_FULL}",
+                f"            s = {call}",
+                "            if s == -1:",
+                f"                return {PLAIN_EVENT}",
+                "            status[i] = s",
+                f"            if control[{RECORD}] != 0:",
+                f"                entry = control[{LOGGED}]",
+                f"                log[entry, 0] = {-1 - transaction}",
+                "                log[entry, 1] = 0",
+                "                log[entry, 2] = -1",
+                "                log[entry, 3] = 1 if s == 0 else 0",
+                "                log[entry, 4] = 1",
+                f"                control[{LOGGED}] = entry + 1",
+            ]
+        body.append(f"        control[{POSITION}] = position + 1")
+        return "\n".join(["@kernel_or_plain\ndef flow(stop, order, kinds, env):", *self._unpack(body), *body])
+
+    def _end_round(self, flow: FlowPlan, place: int) -> list[str]:
+        lines = []
+        for number, stream in enumerate(self.flows.streams):
+            if not self.flows.outputs[number] and any(number in group.emits for group in flow.groups):
+                lines.append(f"                {stream_count(stream.name)}[0] = 0")
+        for border in flow.borders:
+            lines += [f"                if active == {border}:", f"                    open_{border}[0] = 0"]
+        return [*lines, f"                control[{GROUP}] = -1"]
+
+    def _arrive(self, flow: FlowPlan, place: int, border: int, first_group: int) -> list[str]:
+        """An event of a border stream: it joins the open batch, and a batch that is complete begins its round."""
+        entry = next(self.entries[m.transaction] for m in self.flows.members if m.border and m.stream == border)
+        begin = [
+            f"control[{ROUNDS + place}] += 1",
+            f"control[{GROUP}] = {first_group}",
+            f"control[{ACTIVE}] = {border}",
+        ]
+        join = [f"            opened_{border}[open_{border}[0]] = i", f"            open_{border}[0] += 1"]
+        lines = [f"        if k == {entry}:"]
+        if isinstance(flow.batch, int):
+            lines += [
+                *join,
+                f"            control[{POSITION}] = position + 1",
+                f"            if open_{border}[0] >= {flow.batch}:",
+            ]
+            lines += [f"                {line}" for line in begin]
+            return [*lines, "            continue"]
+        member = next(m for m in self.flows.members if m.border and m.stream == border)
+        field = self.flows.streams[border].field(flow.batch)
+        assert field is not None
+        value = self._field(member, flow.batch, 0, "i")
+        before = self._field(member, flow.batch, 0, f"opened_{border}[0]")
+        lines += [f"            if open_{border}[0] > 0 and {value} != {before}:"]
+        lines += [f"                {line}" for line in begin]
+        lines += [
+            "                continue",
+            *join,
+            f"            control[{POSITION}] = position + 1",
+            "            continue",
+        ]
+        return lines

@@ -1,0 +1,132 @@
+"""Lays out dataflow graphs as data: streams, windows, members and groups get their numbers in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.api.dataflow import Dataflow
+from tidegate.api.stream import Stream
+from tidegate.api.transaction import Transaction
+from tidegate.api.window import Window
+from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.flow import (
+    FlowPlan,
+    FlowsPlan,
+    GroupPlan,
+    MemberPlan,
+    StreamField,
+    StreamLayout,
+    WindowParameter,
+)
+from tidegate.operations.plan import RowParameter
+
+
+def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) -> FlowsPlan:
+    """The plan of all graphs of a program; `transactions` are all of its transactions in their order."""
+    number_of = {id(transaction): number for number, transaction in enumerate(transactions)}
+    streams: dict[str, StreamLayout] = {}
+    owner_of_stream: dict[str, str] = {}
+    for dataflow in dataflows:
+        for stream in _streams(dataflow):
+            if owner_of_stream.setdefault(stream.name, dataflow.name) != dataflow.name:
+                raise DefinitionError(
+                    f"the stream {stream.name!r} belongs to two dataflows, {owner_of_stream[stream.name]!r} and "
+                    f"{dataflow.name!r}; put their transactions into one"
+                )
+            streams[stream.name] = stream.layout
+    plain = {t.__name__ for t in transactions if t.on is None}
+    for dataflow in dataflows:
+        for border in dataflow.borders:
+            if border.name in plain:
+                raise DefinitionError(
+                    f"a stream and a transaction are both named {border.name!r}; events name either: rename one"
+                )
+    numbers = {name: number for number, name in enumerate(streams)}
+    members = [member for dataflow in dataflows for member in dataflow.transactions]
+    windows, owners = _windows(members)
+    consumed = {m.on.name for m in members if isinstance(m.on, Stream)}
+    plans = [_member(m, members, number_of, numbers, windows, owners, dataflows) for m in members]
+    flows = []
+    place = {id(member): number for number, member in enumerate(members)}
+    for dataflow in dataflows:
+        groups = tuple(
+            GroupPlan(
+                tuple(place[id(member)] for member in group),
+                tuple(dict.fromkeys(numbers[stream.name] for member in group for stream in member.emits)),
+            )
+            for group in dataflow.members
+        )
+        borders = tuple(numbers[stream.name] for stream in dataflow.borders)
+        flows.append(FlowPlan(dataflow.name, groups, borders, dataflow.atomic_batch))
+    for number, transaction in enumerate(transactions):
+        if transaction.on is None and transaction.plan.lookups:
+            streams[transaction.__name__] = _arguments(transaction)
+            consumed.add(transaction.__name__)
+            plans.append(MemberPlan(number, len(streams) - 1, border=True))
+            flows.append(FlowPlan("", (GroupPlan((len(plans) - 1,), ()),), (len(streams) - 1,), 1))
+    return FlowsPlan(
+        streams=tuple(streams.values()),
+        outputs=tuple(name not in consumed for name in streams),
+        windows=tuple(windows),
+        owners=tuple(owners),
+        members=tuple(plans),
+        flows=tuple(flows),
+    )
+
+
+def _arguments(transaction: Transaction) -> StreamLayout:
+    """The stream that stands for a plain transaction's events, where it runs as a graph of its own."""
+    fields = []
+    for parameter in transaction.plan.parameters:
+        if parameter.many:
+            raise DefinitionError(
+                f"transaction {transaction.__name__!r}: parameter {parameter.name!r} is a list, and it looks rows up; "
+                "both together are not possible: look the rows of the list up as well, or say compiled=False"
+            )
+        if isinstance(parameter, RowParameter):
+            fields.append(StreamField(parameter.name, None, parameter.table))
+        else:
+            fields.append(StreamField(parameter.name, parameter.kind))
+    return StreamLayout(transaction.__name__, tuple(fields))
+
+
+def _streams(dataflow: Dataflow) -> list[Stream]:
+    found: dict[str, Stream] = {}
+    for member in dataflow.transactions:
+        source = member.on.stream if isinstance(member.on, Window) else member.on
+        for stream in (source, *member.emits):
+            assert stream is not None
+            found.setdefault(stream.name, stream)
+    return list(found.values())
+
+
+def _windows(members: Sequence[Transaction]) -> tuple[list[WindowParameter], list[int]]:
+    """All windows, and the member that owns each."""
+    windows: list[WindowParameter] = []
+    owners: list[int] = []
+    for number, member in enumerate(members):
+        for parameter in member.plan.windows:
+            if isinstance(member.on, Window) and member.on.identity == parameter.identity:
+                continue
+            windows.append(parameter)
+            owners.append(number)
+    return windows, owners
+
+
+def _member(
+    member: Transaction,
+    members: Sequence[Transaction],
+    number_of: dict[int, int],
+    numbers: dict[str, int],
+    windows: list[WindowParameter],
+    owners: list[int],
+    dataflows: Sequence[Dataflow],
+) -> MemberPlan:
+    borders = {stream.name for dataflow in dataflows for stream in dataflow.borders}
+    if isinstance(member.on, Window):
+        identity = member.on.identity
+        found = next(number for number, window in enumerate(windows) if window.identity == identity)
+        name = member.on.stream.name
+        return MemberPlan(number_of[id(member)], numbers[name], name in borders, found)
+    assert member.on is not None
+    return MemberPlan(number_of[id(member)], numbers[member.on.name], member.on.name in borders)

@@ -1,0 +1,269 @@
+"""Turns what needs more than a batch's own rows into generated code: `tg.emit`, windows, and `tg.lookup`.
+
+A tuple of a stream lies in arrays, one for each field (or part of a key), at the position that the stream's counter
+says; `tg.emit` writes there and counts. A window lies in one array of words for all windows, at its `base`: kernels
+of `engine.kernels.windows` know how. A row by a key that is known only now is found, or made, in the table's index,
+and journalled before anything may write it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from tidegate.api.stream import Stream
+from tidegate.api.table import layout_of
+from tidegate.compiler.calls import Calls
+from tidegate.compiler.expressions import list_parts
+from tidegate.compiler.numbers import INTERPRET
+from tidegate.compiler.types import Row, Term, ValueList, WindowOf, WindowRow, describe
+from tidegate.compiler.unit import Unit
+from tidegate.operations.flow import (
+    JOURNAL_FULL,
+    ROOM,
+    TABLE_FULL,
+    WHICH,
+    StreamField,
+    column_of,
+    stream_array,
+    stream_count,
+)
+from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.plan import NO_ROOM, column_array
+
+TOP_MAX = 256
+"""How many values `window.top` gives at most."""
+
+_ANY, _NUMBERS = (Kind.INT, Kind.BOOL, Kind.STR), (Kind.INT, Kind.BOOL)
+_AGGREGATES: dict[str, tuple[Kind, ...]] = {
+    "sum": _NUMBERS,
+    "min": _NUMBERS,
+    "max": _NUMBERS,
+    "distinct": _ANY,
+    "frequency": _ANY,
+    "top": (Kind.INT,),
+}
+
+
+def aggregate_slot(transaction: str, parameter: str, function: str, field: str) -> str:
+    """The constant that says which structure of a window answers a question."""
+    return f"slot_{transaction}_{len(parameter)}_{parameter}_{function}_{field}"
+
+
+LOOKED_UP = "tg.lookup"
+"""The origin of rows that are not parameters."""
+
+
+class Streaming(Calls):
+    """Streams, windows and look-ups of one function."""
+
+    unit: Unit
+
+    # --- rows by keys that are known only now -------------------------------------------------------------------
+
+    def look_up(self, node: ast.Call) -> Term:
+        """tg.lookup(Table, key)."""
+        if len(node.args) != 2 or node.keywords:
+            self.refuse(node, "lookup() takes a table and a key")
+        found = self.source.resolve(node.args[0])
+        table = layout_of(found)
+        if table is None:
+            self.refuse(node, f"lookup() takes a table first, got {ast.unparse(node.args[0])!r}")
+        self.unit.lookups[table.name] = (table, found)
+        keys = table.key_columns
+        given = list(node.args[1].elts) if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+        if len(given) != len(keys):
+            self.refuse(node, f"the key of {table.name} is ({', '.join(table.key)}), got {len(given)} values")
+        name = table.name
+        terms = [self.value(part) for part in given]
+        for position, (key, term) in enumerate(zip(keys, terms, strict=True)):
+            if key.kind is Kind.FLOAT and term.type is not Kind.STR and isinstance(term.type, Kind):
+                code = self.keep(self.real(term, node).code)
+                with self.block(f"if {code} != {code}:"):
+                    self.leave(self.reason(f"NaN key of {name}"))
+                self.emit(f"{self.array(f'fwant_{name}')}[0, {position}] = {code} + 0.0")
+            elif term.type is key.kind or (key.kind is Kind.INT and term.type is Kind.BOOL):
+                self.emit(f"{self.array(f'want_{name}')}[0, {position}] = {term.code}")
+            else:
+                self.refuse(node, f"the key {key.name!r} of {name} is {key.kind.value}, got {describe(term.type)}")
+        row = self.keep(f"slot_of({self.array(f'ix_{name}')}, {self.array(f'want_{name}')})")
+        with self.block(f"if {row} < 0:"):
+            self.emit(f"{self.array('control')}[{WHICH}] = number_of_{name}")
+            self.leave(str(ROOM - TABLE_FULL))
+        if name in self.unit.lookup_writes:
+            self.journal_row(table, row)
+        return Term(row, Row(table, frozenset({LOOKED_UP})))
+
+    def journal_row(self, table: TableLayout, row: str) -> None:
+        """Note a row as it is, before it may be written."""
+        name = table.name
+        place = self.keep(f"{self.array(f'jn_{name}')}[0]")
+        with self.block(f"if {place} >= {self.array(f'jr_{name}')}.shape[0]:"):
+            self.emit(f"{self.array('control')}[{WHICH}] = number_of_{name}")
+            self.leave(str(ROOM - JOURNAL_FULL))
+        self.emit(f"jr_{name}[{place}] = {row}")
+        self.emit(f"{self.array(f'je_{name}')}[{place}] = {self.array(f'e_{name}')}[{row}]")
+        for column in table.value_columns:
+            array = column_array(name, column.name)
+            self.emit(f"{self.array(f'j{array}')}[{place}] = {self.array(array)}[{row}]")
+        self.emit(f"jn_{name}[0] = {place} + 1")
+
+    # --- emit ------------------------------------------------------------------------------------------------
+
+    def send(self, node: ast.Call) -> None:
+        """tg.emit(stream, field=value, ...)."""
+        target = self.source.resolve(node.args[0]) if len(node.args) == 1 else None
+        if not isinstance(target, Stream):
+            self.refuse(node, "emit() takes a stream of the module first, then its fields by name")
+        name = target.name
+        if all(stream.name != name for stream in self.unit.emits):
+            self.refuse(node, f"it emits into {name!r}, which it does not declare", f"write emits=[{name}, ...]")
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        wanted = [field.name for field in target.layout.fields]
+        if set(given) != set(wanted) or len(given) != len(node.keywords):
+            self.refuse(node, f"stream {name!r} has the fields {', '.join(wanted)}; each is given by name")
+        terms = {str(arg): self.value(value) for arg, value in given.items()}
+        values = {field.name: self.field_parts(field, terms[field.name], node) for field in target.layout.fields}
+        counter = self.array(stream_count(name))
+        place = self.keep(f"{counter}[0]")
+        first = self.array(stream_array(name, wanted[0], 0))
+        with self.block(f"if {place} >= {first}.shape[0]:"):
+            self.leave(str(NO_ROOM))
+        for field, parts in values.items():
+            for number, code in enumerate(parts):
+                self.emit(f"{self.array(stream_array(name, field, number))}[{place}] = {code}")
+        self.emit(f"{counter}[0] = {place} + 1")
+        self.unit.emitted.add(name)
+
+    def field_parts(self, field: StreamField, term: Term, node: ast.Call) -> list[str]:
+        """The values that carry a field: one, or the parts of a row's key."""
+        if isinstance(term.type, Row):
+            if field.table is None or term.type.table != field.table:
+                self.refuse(node, f"field {field.name!r} carries {_shown(field)}, got {describe(term.type)}")
+            return [self.key_field(term.code, term.type, key.name).code for key in field.table.key_columns]
+        if len(field.kinds) > 1:
+            self.refuse(node, f"field {field.name!r} carries a key of several fields", "give the row itself")
+        kind = field.kinds[0]
+        if kind is Kind.INT and term.type in (Kind.INT, Kind.BOOL):
+            return [self.integer(term, node).code]
+        if kind is Kind.FLOAT and term.type is not Kind.STR:
+            return [self.real(term, node).code]
+        if term.type is not kind:
+            self.refuse(node, f"field {field.name!r} carries {_shown(field)}, got {describe(term.type)}")
+        return [term.code]
+
+    # --- windows ---------------------------------------------------------------------------------------------
+
+    def window_or_none(self, node: ast.expr) -> Term | None:
+        """The window, or the row of one, that an expression gives; None for anything else."""
+        if isinstance(node, ast.Name):
+            term = self.variable(node)
+            return term if term is not None and isinstance(term.type, WindowOf | WindowRow) else None
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            term = self.variable(node.value)
+            if term is not None and isinstance(term.type, WindowOf):
+                return self.window_element(node, term)
+        return None
+
+    def window_element(self, node: ast.Subscript, term: Term) -> Term:
+        """window[i]: the row at a place."""
+        assert isinstance(term.type, WindowOf)
+        if isinstance(node.slice, ast.Slice):
+            self.refuse(node, "a window is indexed by one number", INTERPRET)
+        index = self.keep(self.integer(self.number(node.slice), node.slice).code)
+        count = self.keep(self.window_length(term))
+        position = self.keep(f"{index} if {index} >= 0 else {index} + {count}")
+        with self.block(f"if {position} < 0 or {position} >= {count}:"):
+            self.leave(self.reason("IndexError"))
+        return Term(position, WindowRow(term.type.parameter))
+
+    def window_length(self, term: Term) -> str:
+        """Code for len(window)."""
+        return f"window_count({self.array('wheap')}, {term.code})"
+
+    def window_field(self, term: Term, field: str, node: ast.AST) -> Term:
+        """window.slid, or a field of a window's row."""
+        if isinstance(term.type, WindowOf):
+            if field != "slid":
+                self.refuse(node, f"a window has no {field!r}", f"it has slid, len(), rows, {', '.join(_AGGREGATES)}")
+            return Term(f"slid_{term.type.parameter.name}", Kind.BOOL)
+        assert isinstance(term.type, WindowRow)
+        parameter = term.type.parameter
+        found = parameter.stream.field(field)
+        if found is None or len(found.kinds) > 1:
+            fields = ", ".join(f.name for f in parameter.stream.fields if len(f.kinds) == 1)
+            self.refuse(node, f"the rows of window {parameter.name!r} have no field {field!r}", f"fields are: {fields}")
+        column, kind = column_of(parameter.stream.fields, field), found.kinds[0]
+        heap, base = self.array("wheap"), f"w_{parameter.name}"
+        read = f"window_word({heap}, {base}, {column}, {term.code})"
+        if kind is Kind.FLOAT:
+            self.emit(f"{self.array('wwords')}[0] = {read}")
+            return Term(self.keep(f"{self.array('wwords_floats')}[0]"), kind)
+        return Term(self.keep(f"{read} != 0" if kind is Kind.BOOL else read), kind)
+
+    def window_call(self, term: Term, function: str, node: ast.Call) -> Term:
+        """window.sum("field") and its like."""
+        assert isinstance(term.type, WindowOf)
+        parameter, kinds = term.type.parameter, _AGGREGATES.get(function)
+        if kinds is None:
+            self.refuse(node, f"a window has no {function}()", f"it has {', '.join(_AGGREGATES)}")
+        count = 2 if function in ("frequency", "top") else 1
+        if len(node.args) != count or node.keywords or not isinstance(node.args[0], ast.Constant):
+            self.refuse(node, f"{function}() takes the name of a field, written out{', and one more' * (count - 1)}")
+        field = str(node.args[0].value)
+        found = parameter.stream.field(field)
+        if found is None or len(found.kinds) > 1 or found.kinds[0] not in kinds:
+            allowed = ", ".join(kind.value for kind in kinds)
+            self.refuse(
+                node,
+                f"{function}() needs a field of {parameter.stream.name!r} of type {allowed}, got {field!r}",
+                "go through the rows instead: for row in the window",
+            )
+        key = (parameter.name, function, field)
+        self.unit.aggregates[key] = None
+        slot = aggregate_slot(self.unit.name, *key)
+        return self.aggregate(term, function, slot, found.kinds[0], node)
+
+    def aggregate(self, term: Term, function: str, slot: str, kind: Kind, node: ast.Call) -> Term:
+        """Code for an aggregate of a window."""
+        heap = self.array("wheap")
+        if function in ("min", "max"):
+            with self.block(f"if {self.window_length(term)} == 0:"):
+                self.leave(self.reason("ValueError"))
+            read = f"window_{function}({heap}, {term.code}, {slot})"
+            return Term(self.keep(f"{read} != 0" if kind is Kind.BOOL else read), kind)
+        if function == "sum":
+            with self.block(f"if not window_sum_fits({heap}, {term.code}, {slot}):"):
+                self.leave(self.reason("overflow"))
+            return Term(self.keep(f"window_sum({heap}, {term.code}, {slot})"), Kind.INT)
+        if function == "distinct":
+            return Term(self.keep(f"window_distinct({heap}, {term.code}, {slot})"), Kind.INT)
+        if function == "frequency":
+            value = self.value(node.args[1])
+            if value.type is not kind and {value.type, kind} != {Kind.INT, Kind.BOOL}:
+                self.refuse(node, f"frequency() counts {kind.value}, got {describe(value.type)}")
+            word = value.code if kind is Kind.STR else self.integer(value, node).code
+            return Term(self.keep(f"window_frequency({heap}, {term.code}, {slot}, {word})"), Kind.INT)
+        return self.window_top(term, slot, node)
+
+    def window_top(self, term: Term, slot: str, node: ast.Call) -> Term:
+        """window.top("field", k): a list that lives as long as the body."""
+        wanted = node.args[1]
+        limit = wanted.value if isinstance(wanted, ast.Constant) else self.source.resolve(wanted)
+        if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= TOP_MAX:
+            self.refuse(node, f"top() takes a constant of at most {TOP_MAX}, got {ast.unparse(wanted)!r}")
+        found = self.fresh()
+        data, start, stop = list_parts(found)
+        scratch = self.array("wscratch")
+        place = self.unit.top_places.setdefault(ast.dump(node) + f"{node.lineno}:{node.col_offset}", self.unit.top_used)
+        if place == self.unit.top_used:
+            self.unit.top_used += limit
+        self.emit(f"{data} = {scratch}")
+        self.emit(f"{start} = {place}")
+        self.emit(
+            f"{stop} = {place} + window_top({self.array('wheap')}, {term.code}, {slot}, {limit}, {scratch}[{place}:])"
+        )
+        return Term(found, ValueList(Kind.INT))
+
+
+def _shown(field: StreamField) -> str:
+    return field.kind.value if field.kind is not None else f"the key of {field.table.name}"  # type: ignore[union-attr]

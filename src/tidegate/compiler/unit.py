@@ -1,0 +1,42 @@
+"""What the functions of one transaction share while it is compiled: its body, and the helpers that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.compiler.types import Type
+from tidegate.operations.flow import StreamLayout
+from tidegate.operations.layout import TableLayout
+from tidegate.operations.plan import Access
+
+
+@dataclass(slots=True)
+class Helper:
+    """A helper function, compiled for one combination of argument types; `fails` if it can abort."""
+
+    name: str
+    source: str
+    result: Type
+    arrays: tuple[str, ...]
+    accesses: tuple[Access, ...]
+    fails: bool
+
+
+@dataclass(slots=True)
+class Unit:
+    """What the functions of one transaction share."""
+
+    name: str
+    reasons: list[str] = field(default_factory=list)
+    literals: list[str] = field(default_factory=list)
+    helpers: dict[tuple[Any, ...], Helper] = field(default_factory=dict)
+    compiling: list[Callable[..., Any]] = field(default_factory=list)
+    emits: tuple[StreamLayout, ...] = ()
+    emitted: set[str] = field(default_factory=set)
+    aggregates: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    top_places: dict[str, int] = field(default_factory=dict)
+    top_used: int = 0
+    lookups: dict[str, tuple[TableLayout, type]] = field(default_factory=dict)
+    lookup_writes: set[str] = field(default_factory=set)

@@ -1,0 +1,145 @@
+"""What dataflow graphs must remember between batches, as rows of tables: whoever keeps tables keeps it too.
+
+    tidegate_flow              name -> value      the number of the last round of each graph, where each window stands
+    tidegate_window_<n>        row number -> row  the rows of a window, staged ones too
+    tidegate_waiting           0 -> events        events whose atomic batch is not complete
+
+A batch writes the rows that entered a window and deletes those that left it: what keeping costs follows the batch,
+not the window. Aggregates are not kept; they are computed anew when a state is opened.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.engine.flows import FlowRun
+from tidegate.engine.state.table import TableState
+from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME
+from tidegate.operations.flow import ROUNDS
+from tidegate.operations.layout import Column, Kind, TableLayout
+
+Array = npt.NDArray[Any]
+Note = Callable[[str, Array], None]
+
+NUMBERS = TableLayout("tidegate_flow", (Column("name", Kind.STR, ""), Column("value", Kind.INT, 0)), ("name",))
+WAITING = TableLayout("tidegate_waiting", (Column("id", Kind.INT, 0), Column("events", Kind.STR, "")), ("id",))
+_PLACES = ("first", "staged", "next", "boundary", "latest")
+
+
+def layouts_of(flows: FlowRun) -> list[TableLayout]:
+    """The tables that hold a program's graphs."""
+    found = [NUMBERS, WAITING]
+    for number, window in enumerate(flows.windows.layouts):
+        columns = [Column(_field(name), kind, kind.zero) for name, kind in window.columns]
+        times = [Column("at_time", Kind.INT, 0)]
+        found.append(
+            TableLayout(f"tidegate_window_{number}", (Column("number", Kind.INT, 0), *times, *columns), ("number",))
+        )
+    return found
+
+
+def _field(name: str) -> str:
+    return f"of_{name.replace('.', '__')}"
+
+
+class FlowStore:
+    """Writes what graphs remember into their tables, and reads it back."""
+
+    def __init__(self, flows: FlowRun, tables: Mapping[str, TableState]) -> None:
+        self._flows, self._tables = flows, tables
+        self._saved = [np.zeros(len(_PLACES), np.int64) for _ in flows.windows.layouts]
+        self._had_waiting = False
+        self.stale = False
+
+    def save(self, note: Note) -> None:
+        """Write what is different since the last time; `note` learns which rows were written."""
+        numbers: dict[str, int] = {}
+        for number, flow in enumerate(self._flows.flows.flows):
+            if flow.name:
+                numbers[f"rounds of {flow.name}"] = int(self._flows.control[ROUNDS + number])
+        for number, window in enumerate(self._flows.windows.layouts):
+            header = self._flows.windows.header(number)
+            if not np.array_equal(header, self._saved[number]):
+                numbers |= {f"{window.name} {place}": int(v) for place, v in zip(_PLACES, header, strict=True)}
+                self._save_window(number, header, note)
+        self._save_numbers(numbers, note)
+        self._save_waiting(note)
+
+    def _save_window(self, number: int, header: Array, note: Note) -> None:
+        table, before = self._tables[f"tidegate_window_{number}"], self._saved[number]
+        gone = np.arange(before[0], min(header[0], before[2]))
+        come = np.arange(max(header[0], before[2]), header[2])
+        contents = self._flows.windows.between(number, int(come[0]) if len(come) else 0, len(come))
+        columns = {_field(name): contents[name] for name, _ in self._flows.windows.layouts[number].columns}
+        table.reserve(len(come))
+        slots = table.resolve(come[:, None])
+        table.store(slots, {**columns, "at_time": contents[TIME]}, True)
+        table.keep_fresh()
+        left = table.find(gone[:, None])
+        table.store(left, {}, False)
+        table.sweep(left)
+        note(table.layout.name, np.concatenate([come, gone])[:, None])
+        self._saved[number] = header
+
+    def _save_numbers(self, numbers: Mapping[str, int], note: Note) -> None:
+        table = self._tables[NUMBERS.name]
+        keys = np.array([[table.strings.number(name)] for name in numbers], np.int64).reshape(-1, 1)
+        slots = table.resolve(keys)
+        table.store(slots, {"value": np.array(list(numbers.values()), np.int64)}, True)
+        table.keep_fresh()
+        note(NUMBERS.name, keys)
+
+    def _save_waiting(self, note: Note) -> None:
+        waiting = self._flows.waiting
+        some = waiting is not None and waiting.num_rows > 0
+        if not some and not self._had_waiting:
+            return
+        table, key = self._tables[WAITING.name], np.zeros((1, 1), np.int64)
+        slots = table.resolve(key)
+        text = table.strings.number(_packed(waiting)) if waiting is not None and some else table.defaults["events"]
+        table.store(slots, {"events": np.array([text])}, some)
+        table.keep_fresh()
+        table.sweep(slots if not some else slots[:0])
+        note(WAITING.name, key)
+        self._had_waiting = some
+
+    def load(self) -> None:
+        """Make the graphs what their tables say."""
+        table = self._tables[NUMBERS.name]
+        found = table.rows(table.slots())
+        numbers = dict(zip(found["name"].to_pylist(), found["value"].to_pylist(), strict=True))
+        for number, flow in enumerate(self._flows.flows.flows):
+            self._flows.control[ROUNDS + number] = numbers.get(f"rounds of {flow.name}", 0)
+        for number, window in enumerate(self._flows.windows.layouts):
+            header = np.array([numbers.get(f"{window.name} {place}", 0) for place in _PLACES], np.int64)
+            rows = self._tables[f"tidegate_window_{number}"]
+            kept = np.arange(header[0], header[2])
+            slots = rows.find(kept[:, None])
+            contents = {name: rows.columns[_field(name)][slots] for name, _ in window.columns}
+            self._flows.windows.restore(
+                number, {SEQUENCE: kept, TIME: rows.columns["at_time"][slots], HEADER: header, **contents}
+            )
+            self._saved[number] = header
+        waiting = self._tables[WAITING.name]
+        kept_rows = waiting.rows(waiting.slots()).to_pylist()
+        self._flows.waiting = _unpacked(kept_rows[0]["events"]) if kept_rows else None
+        self._had_waiting = bool(kept_rows)
+        self.stale = False
+
+
+def _packed(events: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, events.schema) as writer:
+        writer.write_table(events)
+    return base64.b64encode(sink.getvalue().to_pybytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> pa.Table:
+    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
+        return reader.read_all()

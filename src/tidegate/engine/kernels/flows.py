@@ -1,0 +1,30 @@
+"""Kernels of dataflow graphs: rows by keys that are known only now, and which rows a group wrote."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.engine.kernels.index import add, find
+from tidegate.foundation.jit import kernel
+
+
+@kernel
+def slot_of(index, wanted):  # type: ignore[no-untyped-def]
+    """The slot of the first key of `wanted`, made if it is new; -1 when the table must grow first."""
+    entries = index[0]
+    mask = np.uint64((entries.shape[0] >> 1) - 1)
+    slot = find(entries, mask, index[1], wanted, 0)
+    if slot < 0:
+        slot = add(index, wanted, 0)
+    return slot
+
+
+@kernel
+def touch(slots, count, marks, touched, touched_count):  # type: ignore[no-untyped-def]
+    """Note the rows that were written, each once."""
+    for position in range(count[0]):
+        slot = slots[position]
+        if not marks[slot]:
+            marks[slot] = True
+            touched[touched_count[0]] = slot
+            touched_count[0] += 1

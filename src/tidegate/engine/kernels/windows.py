@@ -1,0 +1,500 @@
+"""Windows in one array of words: tuples enter, the window slides, and every change can be taken back.
+
+All windows of an engine live in `heap`, int64 words. A window begins at its `base`; everything inside it is found
+relative to that, so it can be moved as it is:
+
+    base + 0  MODE       ROWS_MODE or TIME_MODE
+         + 1  SIZE       rows that are visible at most, or the length in units of time
+         + 2  SLIDE      rows, or units of time
+         + 3  COLUMNS    words of a tuple
+         + 4  WIDTH      words of a row: those, and its effective time in TIME_MODE
+         + 5  CAPACITY   rows that the ring holds, a power of two
+         + 6  RING       where the ring begins, relative to base
+         + 7  SLOTS      how many aggregates are kept
+         + 8  FIRST      number of the oldest row; rows are numbered from 0 as they come
+         + 9  STAGED     number of the first row that is staged
+         +10  NEXT       number of the next row
+         +11  BOUNDARY   TIME_MODE: boundary // SLIDE, which always fits in a word
+         +12  LATEST     TIME_MODE: latest time seen
+         +16  slot 0, slot 1, ...      8 words each
+              ring                     row n at (n % CAPACITY) * WIDTH
+              data of the slots
+
+         FIRST          STAGED         NEXT
+           |   visible    |   staged    |          in rows: slides when SLIDE rows are staged
+
+A slot keeps one aggregate of one column over the visible rows:
+
+         + 0  FUNCTION   SUM           MIN, MAX            COUNTS, RANKING
+         + 1  COLUMN     of which column
+         + 2  OWNER      the slot that keeps it: itself, unless several slots ask the same
+         + 3  DATA       where its data begins, relative to base
+         + 4  SPACE      -             numbers in a ring   buckets in a table, a power of two
+         + 5             LOW           FRONT               USED: different values
+         + 6             HIGH          BACK                ENTRY: words of a bucket
+
+    SUM        high * 2**32 + low, each the sum of one half of the values: exact, without a carry
+    MIN, MAX   a ring of row numbers: those rows that no later row beats; the answer is the oldest of them
+    COUNTS     open addressing, value and count; a count of 0 is an empty bucket, half of the buckets stay empty
+    RANKING    the same with a PLACE in each bucket, and behind the table a binary heap of its buckets, the
+               most frequent value on top (of equally frequent ones the smaller): place n is above 2n+1 and 2n+2;
+               here a row costs a logarithm, elsewhere it costs the same in a window of any size
+
+`journal` holds (index, what stood there) for each word that changed; `state` says how long it is and what is missing:
+
+    state  0 LENGTH of the journal    1 NEEDS    2 WINDOW: base of the window that needs room
+           3 PART: 0 for the ring, n + 1 for slot n
+
+Nothing here allocates. When the journal or a window is full, NEEDS says so and nothing is written any more; who
+called takes the changes back with `undo` and lets `state.windows.Windows.make_room` do the rest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.engine.kernels.index import scramble
+from tidegate.foundation.arithmetic import multiply, subtract
+from tidegate.foundation.jit import generated, kernel_or_plain
+
+LENGTH, NEEDS, WINDOW, PART, STATE_WORDS = 0, 1, 2, 3, 4
+NOTHING, JOURNAL_ROOM, WINDOW_ROOM = 0, 1, 2
+
+MODE, SIZE, SLIDE, COLUMNS, WIDTH, CAPACITY, RING, SLOTS = 0, 1, 2, 3, 4, 5, 6, 7
+FIRST, STAGED, NEXT, BOUNDARY, LATEST = 8, 9, 10, 11, 12
+HEADER_WORDS = 16
+ROWS_MODE, TIME_MODE = 0, 1
+
+FUNCTION, COLUMN, OWNER, DATA, SPACE = 0, 1, 2, 3, 4
+LOW, HIGH = FRONT, BACK = USED, ENTRY = 5, 6
+SLOT_WORDS = 8
+SUM, MIN, MAX, COUNTS, RANKING = 0, 1, 2, 3, 4
+VALUE, COUNT, PLACE = 0, 1, 2
+COUNTS_ENTRY, RANKING_ENTRY = 2, 3
+
+_HALF_BITS = 32
+_HALF_MASK = (1 << 32) - 1
+_HIGH_LIMIT = 1 << 31
+
+
+@generated
+def put(heap, journal, state, index, value):  # type: ignore[no-untyped-def]
+    """Change one word, remembering what stood there; does nothing once something is missing."""
+    if state[NEEDS] != NOTHING:
+        return
+    length = state[LENGTH]
+    if length >= journal.shape[0]:
+        state[NEEDS] = JOURNAL_ROOM
+        return
+    journal[length, 0], journal[length, 1] = index, heap[index]
+    heap[index] = value
+    state[LENGTH] = length + 1
+
+
+@generated
+def undo(heap, journal, state, mark):  # type: ignore[no-untyped-def]
+    """Take back all changes after the journal had the length `mark`, the newest first."""
+    for position in range(state[LENGTH] - 1, mark - 1, -1):
+        heap[journal[position, 0]] = journal[position, 1]
+    state[LENGTH] = mark
+
+
+@generated
+def _ask_room(state, base, part):  # type: ignore[no-untyped-def]
+    if state[NEEDS] == NOTHING:
+        state[NEEDS], state[WINDOW], state[PART] = WINDOW_ROOM, base, part
+
+
+# --- a tuple enters ----------------------------------------------------------------------------------------------
+
+
+@generated
+def window_insert(heap, journal, state, base, words, time):  # type: ignore[no-untyped-def]
+    """Take a tuple in, and say whether the window slid; `time` counts in TIME_MODE only.
+
+    `words` is an array, or a tuple of at least one. If `state[NEEDS]` is set afterwards, the tuple is in part
+    inside: undo, make room, try again.
+    """
+    if state[NEEDS] != NOTHING:
+        return False
+    if heap[base + MODE] == TIME_MODE:
+        return _insert_by_time(heap, journal, state, base, words, time)
+    _stage(heap, journal, state, base, words, 0)
+    following = heap[base + NEXT]
+    if state[NEEDS] != NOTHING or following - heap[base + STAGED] < heap[base + SLIDE]:
+        return False
+    _slide(heap, journal, state, base, max(heap[base + FIRST], following - heap[base + SIZE]))
+    return state[NEEDS] == NOTHING
+
+
+@generated
+def _insert_by_time(heap, journal, state, base, words, time):  # type: ignore[no-untyped-def]
+    is_first = heap[base + NEXT] == 0
+    now = time if is_first else max(time, heap[base + LATEST])
+    boundary = now // heap[base + SLIDE]
+    slides = not is_first and boundary > heap[base + BOUNDARY]
+    if slides:
+        _slide(heap, journal, state, base, _first_not_before(heap, base, boundary))
+    if slides or is_first:
+        put(heap, journal, state, base + BOUNDARY, boundary)
+    if is_first or now != heap[base + LATEST]:
+        put(heap, journal, state, base + LATEST, now)
+    _stage(heap, journal, state, base, words, now)
+    return slides and state[NEEDS] == NOTHING
+
+
+@generated
+def _first_not_before(heap, base, boundary):  # type: ignore[no-untyped-def]
+    """The first visible row whose time is within a window that ends at `boundary` slides."""
+    first = heap[base + FIRST]
+    end, is_below_all = multiply(boundary, heap[base + SLIDE])
+    begin, is_far_below_all = subtract(end, heap[base + SIZE])
+    if is_below_all or is_far_below_all:  # it begins before any time that a word can hold
+        return first
+    while first < heap[base + STAGED] and heap[_row_at(heap, base, first) + heap[base + COLUMNS]] < begin:
+        first += 1
+    return first
+
+
+@generated
+def _row_at(heap, base, number):  # type: ignore[no-untyped-def]
+    return base + heap[base + RING] + (number & (heap[base + CAPACITY] - 1)) * heap[base + WIDTH]
+
+
+@generated
+def _stage(heap, journal, state, base, words, now):  # type: ignore[no-untyped-def]
+    number = heap[base + NEXT]
+    if number - heap[base + FIRST] >= heap[base + CAPACITY]:
+        _ask_room(state, base, 0)
+        return
+    row = _row_at(heap, base, number)
+    columns = heap[base + COLUMNS]
+    for column in range(columns):
+        if state[NEEDS] != NOTHING:
+            return
+        put(heap, journal, state, row + column, words[column])
+    if heap[base + MODE] == TIME_MODE:
+        put(heap, journal, state, row + columns, now)
+    put(heap, journal, state, base + NEXT, number + 1)
+
+
+@generated
+def _slide(heap, journal, state, base, first):  # type: ignore[no-untyped-def]
+    """The visible rows before `first` leave, all staged ones become visible."""
+    span = (heap[base + FIRST], first, heap[base + STAGED], heap[base + NEXT])
+    for slot in range(heap[base + SLOTS]):
+        if state[NEEDS] != NOTHING:
+            return
+        _renew(heap, journal, state, base, slot, span)
+    put(heap, journal, state, base + FIRST, first)
+    put(heap, journal, state, base + STAGED, span[3])
+
+
+@kernel_or_plain  # on its own: a program with a window takes 3 s to compile instead of 6, and runs no slower
+def _renew(heap, journal, state, base, slot, span):  # type: ignore[no-untyped-def]
+    """Bring one slot up to date. Of `span` = (a, b, c, d) rows a to b leave and rows c to d enter."""
+    at = base + HEADER_WORDS + slot * SLOT_WORDS
+    if heap[at + OWNER] != slot:
+        return
+    function = heap[at + FUNCTION]
+    if function == SUM:
+        _renew_sum(heap, journal, state, base, at, span)
+    elif function in (MIN, MAX):
+        _renew_extreme(heap, journal, state, base, at, span)
+    else:
+        _renew_counts(heap, journal, state, base, at, span)
+
+
+@kernel_or_plain
+def fill(heap, journal, state, base):  # type: ignore[no-untyped-def]
+    """Enter all visible rows into slots that are empty; a word that changes here cannot be taken back."""
+    first = heap[base + FIRST]
+    for number in range(first, heap[base + STAGED]):
+        for slot in range(heap[base + SLOTS]):
+            _renew(heap, journal, state, base, slot, (first, first, number, number + 1))
+            if state[NEEDS] != NOTHING:
+                return
+            state[LENGTH] = 0
+
+
+# --- the aggregates ----------------------------------------------------------------------------------------------
+
+
+@generated
+def _renew_sum(heap, journal, state, base, at, span):  # type: ignore[no-untyped-def]
+    leaving, leaving_stop, entering, entering_stop = span
+    ring, width, last = base + heap[base + RING] + heap[at + COLUMN], heap[base + WIDTH], heap[base + CAPACITY] - 1
+    low, high = heap[at + LOW], heap[at + HIGH]
+    for number in range(leaving, leaving_stop):
+        value = heap[ring + (number & last) * width]
+        low -= value & _HALF_MASK
+        high -= value >> _HALF_BITS
+    for number in range(entering, entering_stop):
+        value = heap[ring + (number & last) * width]
+        low += value & _HALF_MASK
+        high += value >> _HALF_BITS
+    put(heap, journal, state, at + LOW, low)
+    put(heap, journal, state, at + HIGH, high)
+
+
+@generated
+def _renew_extreme(heap, journal, state, base, at, span):  # type: ignore[no-untyped-def]
+    _leaving, leaving_stop, entering, entering_stop = span
+    ring, width, last = base + heap[base + RING] + heap[at + COLUMN], heap[base + WIDTH], heap[base + CAPACITY] - 1
+    numbers, numbers_last = base + heap[at + DATA], heap[at + SPACE] - 1
+    front, back = heap[at + FRONT], heap[at + BACK]
+    largest = heap[at + FUNCTION] == MAX
+    while front < back and heap[numbers + (front & numbers_last)] < leaving_stop:
+        front += 1
+    for number in range(entering, entering_stop):
+        value = heap[ring + (number & last) * width]
+        while front < back:
+            other = heap[ring + (heap[numbers + ((back - 1) & numbers_last)] & last) * width]
+            if (value < other) if largest else (value > other):
+                break
+            back -= 1
+        put(heap, journal, state, numbers + (back & numbers_last), number)
+        if state[NEEDS] != NOTHING:
+            return
+        back += 1
+    put(heap, journal, state, at + FRONT, front)
+    put(heap, journal, state, at + BACK, back)
+
+
+@generated
+def _renew_counts(heap, journal, state, base, at, span):  # type: ignore[no-untyped-def]
+    leaving, leaving_stop, entering, entering_stop = span
+    column = heap[at + COLUMN]
+    for number in range(leaving, leaving_stop):
+        if state[NEEDS] != NOTHING:
+            return
+        _count_down(heap, journal, state, base, at, heap[_row_at(heap, base, number) + column])
+    for number in range(entering, entering_stop):
+        if state[NEEDS] != NOTHING:
+            return
+        _count_up(heap, journal, state, base, at, heap[_row_at(heap, base, number) + column])
+
+
+@generated
+def _bucket_of(value, last):  # type: ignore[no-untyped-def]
+    return np.int64(np.uint64(scramble(value)) & np.uint64(last))
+
+
+@generated
+def _entry_of(heap, base, at, value):  # type: ignore[no-untyped-def]
+    """Where a value's bucket lies in `heap`, or the empty one that it would take."""
+    table, width, last = base + heap[at + DATA], heap[at + ENTRY], heap[at + SPACE] - 1
+    bucket = _bucket_of(value, last)
+    entry = table + bucket * width
+    while heap[entry + COUNT] != 0 and heap[entry + VALUE] != value:
+        bucket = (bucket + 1) & last
+        entry = table + bucket * width
+    return entry
+
+
+@generated
+def _count_up(heap, journal, state, base, at, value):  # type: ignore[no-untyped-def]
+    """Count a value once more; a new one takes a bucket."""
+    entry = _entry_of(heap, base, at, value)
+    count = heap[entry + COUNT]
+    is_ranked = heap[at + FUNCTION] == RANKING
+    if count == 0:
+        used = heap[at + USED]
+        if 2 * (used + 1) > heap[at + SPACE]:
+            _ask_room(state, base, 1 + (at - base - HEADER_WORDS) // SLOT_WORDS)
+            return
+        put(heap, journal, state, at + USED, used + 1)
+        put(heap, journal, state, entry + VALUE, value)
+        if is_ranked:
+            _settle(heap, journal, state, base, at, entry, used)
+    put(heap, journal, state, entry + COUNT, count + 1)
+    if is_ranked:
+        _rise(heap, journal, state, base, at, entry)
+
+
+@generated
+def _count_down(heap, journal, state, base, at, value):  # type: ignore[no-untyped-def]
+    """Count a value once less; one that is gone leaves its bucket, and the last of the ranking takes its place."""
+    entry = _entry_of(heap, base, at, value)
+    count = heap[entry + COUNT] - 1
+    is_ranked = heap[at + FUNCTION] == RANKING
+    put(heap, journal, state, entry + COUNT, count)
+    if count > 0:
+        if is_ranked:
+            _sink(heap, journal, state, base, at, entry)
+        return
+    put(heap, journal, state, at + USED, heap[at + USED] - 1)
+    if state[NEEDS] != NOTHING:
+        return
+    if is_ranked:
+        last = base + heap[at + DATA] + heap[_order_of(heap, base, at) + heap[at + USED]]
+        if last != entry:
+            _settle(heap, journal, state, base, at, last, heap[entry + PLACE])
+            _rise(heap, journal, state, base, at, last)
+            _sink(heap, journal, state, base, at, last)
+    _close_gap(heap, journal, state, base, at, entry)
+
+
+@generated
+def _close_gap(heap, journal, state, base, at, entry):  # type: ignore[no-untyped-def]
+    """Move later buckets of a run back over an emptied one, so that no search stops short of them."""
+    table, width, last = base + heap[at + DATA], heap[at + ENTRY], heap[at + SPACE] - 1
+    gap = (entry - table) // width
+    bucket = (gap + 1) & last
+    source = table + bucket * width
+    while heap[source + COUNT] != 0 and state[NEEDS] == NOTHING:
+        home = _bucket_of(heap[source + VALUE], last)
+        if ((bucket - home) & last) >= ((bucket - gap) & last):
+            target = table + gap * width
+            put(heap, journal, state, target + VALUE, heap[source + VALUE])
+            put(heap, journal, state, target + COUNT, heap[source + COUNT])
+            if heap[at + FUNCTION] == RANKING:
+                _settle(heap, journal, state, base, at, target, heap[source + PLACE])
+            put(heap, journal, state, source + COUNT, 0)
+            gap = bucket
+        bucket = (bucket + 1) & last
+        source = table + bucket * width
+
+
+@generated
+def _order_of(heap, base, at):  # type: ignore[no-untyped-def]
+    """Where the binary heap begins: per place an entry, relative to the table."""
+    return base + heap[at + DATA] + heap[at + SPACE] * heap[at + ENTRY]
+
+
+@generated
+def _precedes(heap, one, other):  # type: ignore[no-untyped-def]
+    """Whether an entry's value ranks above another's."""
+    more = heap[one + COUNT] - heap[other + COUNT]
+    return more > 0 or (more == 0 and heap[one + VALUE] < heap[other + VALUE])
+
+
+@generated
+def _settle(heap, journal, state, base, at, entry, place):  # type: ignore[no-untyped-def]
+    put(heap, journal, state, entry + PLACE, place)
+    put(heap, journal, state, _order_of(heap, base, at) + place, entry - base - heap[at + DATA])
+
+
+@generated
+def _rise(heap, journal, state, base, at, entry):  # type: ignore[no-untyped-def]
+    """Move an entry up to where nothing above ranks below it."""
+    table, order = base + heap[at + DATA], _order_of(heap, base, at)
+    place = start = heap[entry + PLACE]
+    while place > 0 and state[NEEDS] == NOTHING:
+        above = table + heap[order + ((place - 1) >> 1)]
+        if not _precedes(heap, entry, above):
+            break
+        _settle(heap, journal, state, base, at, above, place)
+        place = (place - 1) >> 1
+    if place != start:
+        _settle(heap, journal, state, base, at, entry, place)
+
+
+@generated
+def _sink(heap, journal, state, base, at, entry):  # type: ignore[no-untyped-def]
+    """Move an entry down to where nothing below ranks above it."""
+    table, order, used = base + heap[at + DATA], _order_of(heap, base, at), heap[at + USED]
+    place = start = heap[entry + PLACE]
+    while 2 * place + 1 < used and state[NEEDS] == NOTHING:
+        child = 2 * place + 1
+        below = table + heap[order + child]
+        if child + 1 < used and _precedes(heap, table + heap[order + child + 1], below):
+            child += 1
+            below = table + heap[order + child]
+        if not _precedes(heap, below, entry):
+            break
+        _settle(heap, journal, state, base, at, below, place)
+        place = child
+    if place != start:
+        _settle(heap, journal, state, base, at, entry, place)
+
+
+# --- what a body asks --------------------------------------------------------------------------------------------
+
+
+@generated
+def window_count(heap, base):  # type: ignore[no-untyped-def]
+    """How many rows are visible."""
+    return heap[base + STAGED] - heap[base + FIRST]
+
+
+@generated
+def window_word(heap, base, column, position):  # type: ignore[no-untyped-def]
+    """One word of a visible row; position 0 is the oldest, and must be below the count."""
+    return heap[_row_at(heap, base, heap[base + FIRST] + position) + column]
+
+
+@generated
+def _kept_at(heap, base, slot):  # type: ignore[no-untyped-def]
+    """Where the slot lies that keeps what `slot` asks."""
+    return base + HEADER_WORDS + heap[base + HEADER_WORDS + slot * SLOT_WORDS + OWNER] * SLOT_WORDS
+
+
+@generated
+def window_sum_fits(heap, base, slot):  # type: ignore[no-untyped-def]
+    """Whether the sum is a 64-bit integer."""
+    at = _kept_at(heap, base, slot)
+    high = heap[at + HIGH] + (heap[at + LOW] >> _HALF_BITS)
+    return high >= -_HIGH_LIMIT and high < _HIGH_LIMIT
+
+
+@generated
+def window_sum(heap, base, slot):  # type: ignore[no-untyped-def]
+    """The sum of a column, where it fits."""
+    at = _kept_at(heap, base, slot)
+    low = heap[at + LOW]
+    return ((heap[at + HIGH] + (low >> _HALF_BITS)) << _HALF_BITS) | (low & _HALF_MASK)
+
+
+@generated
+def window_min(heap, base, slot):  # type: ignore[no-untyped-def]
+    """The smallest value of a column; 0 when no row is visible."""
+    at = _kept_at(heap, base, slot)
+    if heap[at + FRONT] == heap[at + BACK]:
+        return 0
+    number = heap[base + heap[at + DATA] + (heap[at + FRONT] & (heap[at + SPACE] - 1))]
+    return heap[_row_at(heap, base, number) + heap[at + COLUMN]]
+
+
+window_max = window_min  # the largest: the slot knows which of both it keeps
+
+
+@generated
+def window_distinct(heap, base, slot):  # type: ignore[no-untyped-def]
+    """How many different values a column has."""
+    return heap[_kept_at(heap, base, slot) + USED]
+
+
+@generated
+def window_frequency(heap, base, slot, value):  # type: ignore[no-untyped-def]
+    """How many visible rows have a value."""
+    return heap[_entry_of(heap, base, _kept_at(heap, base, slot), value) + COUNT]
+
+
+@generated
+def window_top(heap, base, slot, k, values_out):  # type: ignore[no-untyped-def]
+    """The k most frequent values, fewer where there are not so many or no room for them; returns how many.
+
+    What was found fills `values_out` from the left. Right of it, in order, stand the places that may come next, the
+    children of what was found, but no more of them than are still wanted. So it costs k * k at most.
+    """
+    at = _kept_at(heap, base, slot)
+    table, order, used = base + heap[at + DATA], _order_of(heap, base, at), heap[at + USED]
+    wanted = min(min(k, used), values_out.shape[0])
+    if wanted <= 0:
+        return 0
+    values_out[0], stop = 0, 1
+    for rank in range(wanted):
+        place = values_out[rank]
+        values_out[rank] = heap[table + heap[order + place] + VALUE]
+        for child in range(2 * place + 1, min(2 * place + 3, used)):
+            entry = table + heap[order + child]
+            position = stop
+            while position > rank + 1 and _precedes(heap, entry, table + heap[order + values_out[position - 1]]):
+                if position < wanted:
+                    values_out[position] = values_out[position - 1]
+                position -= 1
+            if position < wanted:
+                values_out[position] = child
+            stop = min(stop + 1, wanted)
+    return wanted

@@ -1,0 +1,76 @@
+"""One stream in memory: the tuples of the round at hand, or those of an output that nobody has taken yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.engine.state.strings import StringPool
+from tidegate.operations.flow import StreamLayout, stream_array, stream_count
+from tidegate.operations.layout import Kind
+from tidegate.operations.plan import DTYPES
+
+Array = npt.NDArray[Any]
+SMALLEST = 64
+
+
+class StreamState:
+    """Arrays for the fields of a stream's tuples, and how many there are."""
+
+    def __init__(self, layout: StreamLayout, output: bool) -> None:
+        self.layout, self.output = layout, output
+        self.count = np.zeros(1, np.int64)
+        self.batches = np.empty(SMALLEST, np.int64)
+        self.columns = {
+            (field.name, part): np.empty(SMALLEST, DTYPES[kind])
+            for field in layout.fields
+            for part, kind in enumerate(field.kinds)
+        }
+
+    def named_arrays(self) -> dict[str, Array]:
+        """What generated code calls them."""
+        name = self.layout.name
+        found = {stream_array(name, *place): column for place, column in self.columns.items()}
+        return found | {stream_count(name): self.count, f"b_{name}": self.batches}
+
+    def grow(self) -> None:
+        """Make room for twice as many tuples."""
+        for place, column in self.columns.items():
+            self.columns[place] = np.concatenate([column, np.empty_like(column)])
+        self.batches = np.concatenate([self.batches, np.empty_like(self.batches)])
+
+    def append(self, values: dict[str, tuple[Any, ...]]) -> None:
+        """Add a tuple: each field's parts, as arrays hold them."""
+        place = int(self.count[0])
+        if place >= len(self.batches):
+            self.grow()
+        for (field, part), column in self.columns.items():
+            column[place] = values[field][part]
+        self.count[0] = place + 1
+
+    def clear(self) -> None:
+        """Forget all tuples."""
+        self.count[0] = 0
+
+    def table(self, strings: StringPool) -> pa.Table:
+        """The tuples as Arrow, each with the number of its round."""
+        count = int(self.count[0])
+        columns: dict[str, pa.Array] = {}
+        for field in self.layout.fields:
+            parts = [
+                value_array(self.columns[field.name, part][:count], kind, strings)
+                for part, kind in enumerate(field.kinds)
+            ]
+            if field.table is not None and len(parts) > 1:
+                columns[field.name] = pa.StructArray.from_arrays(parts, list(field.table.key))
+            else:
+                columns[field.name] = parts[0]
+        return pa.table({**columns, "batch": pa.array(self.batches[:count].copy())})
+
+
+def value_array(values: Array, kind: Kind, strings: StringPool) -> pa.Array:
+    """Values as Arrow."""
+    return strings.texts(values) if kind is Kind.STR else pa.array(np.array(values))

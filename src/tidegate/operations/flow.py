@@ -1,0 +1,157 @@
+"""What a dataflow graph is, as data: streams, windows, and which transaction runs when.
+
+    stream ──> transaction ──emit──> stream ──> transaction ...
+                    │
+                 window (private to its transaction)
+
+A graph is run in rounds. A round takes one atomic batch of a border stream through the graph: group by group,
+and in a group member by member, each in the order of the graph. A group commits as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.operations.layout import Kind, TableLayout
+
+if TYPE_CHECKING:
+    from tidegate.operations.plan import TransactionPlan
+
+# Where a run stands, so that it can stop and go on (`control` in generated code):
+POSITION, GROUP, ACTIVE, WHICH, LOGGED, RECORD, ROUNDS = range(7)
+"""The next event; the next group of the open round, the round's border stream; what is full; entries of the history,
+whether one is kept; from the last on, the number of the last round of each graph."""
+
+# Why generated code comes back:
+DONE, PLAIN_EVENT, PLAIN_GROUP, TABLE_FULL, STREAM_FULL, WINDOW_FULL, JOURNAL_FULL, TOUCHED_FULL, LOG_FULL = range(9)
+ROOM = -10
+"""A step that finds an array full returns this minus the code."""
+
+
+def stream_array(stream: str, field: str, part: int) -> str:
+    """The array that carries a part of a stream's field in generated code."""
+    return f"s{len(stream)}_{stream}_{field}_{part}"
+
+
+def stream_count(stream: str) -> str:
+    """The array whose first word says how many tuples a stream holds."""
+    return f"n_{stream}"
+
+
+def column_of(fields: tuple[StreamField, ...], name: str) -> int:
+    """The number of a field among the columns of a stream: a key of several fields takes several."""
+    column = 0
+    for field in fields:
+        if field.name == name:
+            break
+        column += len(field.kinds)
+    return column
+
+
+@dataclass(frozen=True, slots=True)
+class StreamField:
+    """A field of a stream: a plain value, or the key of a table's row."""
+
+    name: str
+    kind: Kind | None
+    table: TableLayout | None = None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of the values that carry it: one, or one for each field of the key."""
+        if self.table is not None:
+            return tuple(column.kind for column in self.table.key_columns)
+        assert self.kind is not None
+        return (self.kind,)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLayout:
+    """A stream by name and fields."""
+
+    name: str
+    fields: tuple[StreamField, ...]
+
+    def field(self, name: str) -> StreamField | None:
+        """The field of that name."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowParameter:
+    """A parameter that is a window over the stream of its transaction.
+
+    `time` names the field that carries the time; empty for a window that counts rows. `size` and `slide` are rows
+    or units of time.
+    """
+
+    name: str
+    stream: StreamLayout
+    size: int
+    slide: int
+    time: str = ""
+    identity: int = 0
+    """Parameters with the same number are the same window: that of its owner, and of triggers on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlan:
+    """A streaming transaction in its graph; `on_window` names the window that starts it, if it is such a trigger."""
+
+    transaction: int
+    stream: int
+    border: bool
+    on_window: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """Members that commit together; `begins` are streams whose counts are taken back if it aborts."""
+
+    members: tuple[int, ...]
+    emits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlan:
+    """One dataflow graph; numbers of streams, members and groups are those of the program.
+
+    `batch` is the size of an atomic batch, or the name of the field whose equal values are one.
+    """
+
+    name: str
+    groups: tuple[GroupPlan, ...]
+    borders: tuple[int, ...]
+    batch: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsPlan:
+    """All dataflow graphs of a program."""
+
+    streams: tuple[StreamLayout, ...]
+    outputs: tuple[bool, ...]
+    windows: tuple[WindowParameter, ...]
+    owners: tuple[int, ...]
+    members: tuple[MemberPlan, ...]
+    flows: tuple[FlowPlan, ...]
+    environment: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The arrays that generated code takes, by the tuple that holds them."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether events may have to wait for others of their atomic batch."""
+        return any(flow.batch != 1 for flow in self.flows)
+
+
+def structures_of(flows: FlowsPlan, plans: tuple[TransactionPlan, ...], window: int) -> list[tuple[str, str]]:
+    """The aggregates that anybody asks of a window: function and field, in the order of their structures."""
+    found: dict[tuple[str, str], None] = {}
+    for member in flows.members:
+        plan = plans[member.transaction]
+        own = {w.name for w in plan.windows if w.identity == flows.windows[window].identity}
+        for parameter, function, field in plan.aggregates:
+            if parameter in own:
+                found[function, field] = None
+    return list(found)

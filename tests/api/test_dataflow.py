@@ -1,0 +1,252 @@
+"""What `tg.stream`, `tg.window`, `tg.trigger` and `tg.dataflow` make, and what they refuse, with the graph drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tidegate as tg
+
+
+@tg.table(key="id")
+class Account:
+    id: int
+    balance: int = 0
+
+
+@tg.table(key=("day", "shop"))
+class Sales:
+    day: int
+    shop: str
+    total: int = 0
+
+
+paid = tg.stream("paid", account=int, amount=int, ts=int)
+booked = tg.stream("booked", account=int, amount=int)
+checked = tg.stream("checked", account=int)
+sold = tg.stream("sold", sales=Sales, amount=int)
+recent = tg.window(paid, rows=10, slide=2)
+
+
+@tg.transaction(on=paid, emits=[booked])
+def book(account: Account, amount: int) -> int:
+    account.balance += amount
+    tg.emit(booked, account=account.id, amount=amount)
+    return account.balance
+
+
+@tg.transaction(on=booked, emits=[checked])
+def check(account: Account) -> None:
+    tg.emit(checked, account=account.id)
+
+
+@tg.transaction(on=checked)
+def close(account: Account) -> None:
+    account.balance = 0
+
+
+@tg.trigger(on=booked)
+def note(account: Account, amount: int) -> None:
+    account.balance += 0
+
+
+class TestOrder:
+    def test_members_stand_in_the_order_of_the_graph_however_they_are_listed(self) -> None:
+        graph = tg.dataflow([close, check, book])
+        assert graph.groups == (("book",), ("check",), ("close",))
+        assert graph.edges == {("book", "check"), ("check", "close")}
+        assert graph.name == "paid" and [stream.name for stream in graph.borders] == ["paid"]
+
+    def test_nested_members_are_one_group(self) -> None:
+        assert tg.dataflow([book, check, close], nested=[(check, close)]).groups == (("book",), ("check", "close"))
+
+    def test_a_trigger_belongs_to_who_emits(self) -> None:
+        assert tg.dataflow([book, check, note]).groups == (("book", "note"), ("check",))
+
+    def test_the_graph_is_drawn(self) -> None:
+        assert tg.dataflow([book, check]).draw().splitlines() == [
+            "    paid ──> book ──> booked",
+            "    booked ──> check ──> checked",
+        ]
+
+
+def refused(action: Any, *words: str) -> None:
+    with pytest.raises(tg.DefinitionError) as found:
+        action()
+    for word in words:
+        assert word in str(found.value), str(found.value)
+
+
+class TestRefusals:
+    def test_a_circle(self) -> None:
+        there, back = tg.stream("there", account=int), tg.stream("back", account=int)
+
+        @tg.transaction(on=there, emits=[back])
+        def go(account: Account) -> None:
+            tg.emit(back, account=account.id)
+
+        @tg.transaction(on=back, emits=[there])
+        def come(account: Account) -> None:
+            tg.emit(there, account=account.id)
+
+        refused(lambda: tg.dataflow([book, check, close, go, come]), "circle", "there ──> go ──> back")
+
+    def test_only_a_circle_has_no_border(self) -> None:
+        loop = tg.stream("loop", account=int)
+
+        @tg.transaction(on=loop, emits=[loop])
+        def again(account: Account) -> None:
+            tg.emit(loop, account=account.id)
+
+        refused(lambda: tg.dataflow([again]), "circle")
+
+    def test_a_stream_nobody_feeds(self) -> None:
+        def declare() -> Any:
+            @tg.transaction(on=paid, emits=[checked])
+            def silent(account: Account) -> None:
+                account.balance += 1
+
+            return silent
+
+        refused(declare, "silent", "never says tg.emit(checked", "nobody would feed it")
+        refused(lambda: tg.dataflow([check, note, close]), "note", "no transaction emits")
+
+    def test_two_owners_of_a_window(self) -> None:
+        @tg.transaction(on=paid)
+        def one(account: Account, seen: recent) -> None:  # type: ignore[valid-type]
+            account.balance = len(seen)
+
+        @tg.transaction(on=paid)
+        def two(account: Account, seen: recent) -> None:  # type: ignore[valid-type]
+            account.balance = len(seen)
+
+        refused(lambda: tg.dataflow([one, two]), "two owners", "'one'", "'two'")
+
+    def test_somebody_between_the_members_of_a_group(self) -> None:
+        refused(lambda: tg.dataflow([book, check, close], nested=[(book, close)]), "between", "take it into the group")
+
+    def test_a_plain_transaction(self) -> None:
+        @tg.transaction
+        def plain(account: Account) -> None:
+            account.balance = 1
+
+        refused(lambda: tg.dataflow([book, plain]), "plain", "not on a stream")
+        refused(lambda: tg.Engine([book]), "book", "dataflow")
+
+    def test_a_nested_stranger(self) -> None:
+        refused(lambda: tg.dataflow([book], nested=[(book, check)]), "check", "not in the list")
+
+    @pytest.mark.parametrize("size", [0, -1, True, 1.5, "amounts", "account_"])
+    def test_a_batch_that_is_none(self, size: Any) -> None:
+        refused(lambda: tg.dataflow([book], atomic_batch=size), "atomic_batch")
+
+    def test_parameters_that_the_stream_does_not_carry(self) -> None:
+        def wrong_name() -> Any:
+            @tg.transaction(on=booked)
+            def f(konto: Account) -> None:
+                konto.balance = 1
+
+        def wrong_kind() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: Account, amount: str) -> None:
+                account.balance = 1
+
+        def wrong_key() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: Sales) -> None:
+                account.total = 1
+
+        def a_list() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: list[Account]) -> None:
+                account[0].balance = 1
+
+        refused(wrong_name, "konto", "booked", "account, amount")
+        refused(wrong_kind, "amount", "str")
+        refused(wrong_key, "account", "Sales")
+        refused(a_list, "account", "list")
+
+    def test_emitting_what_was_not_declared_or_does_not_fit(self) -> None:
+        def undeclared() -> Any:
+            @tg.transaction(on=paid)
+            def f(account: Account) -> None:
+                tg.emit(checked, account=account.id)
+
+        def missing() -> Any:
+            @tg.transaction(on=paid, emits=[booked])
+            def f(account: Account) -> None:
+                tg.emit(booked, account=account.id)
+
+        def wrong() -> Any:
+            @tg.transaction(on=paid, emits=[booked])
+            def f(account: Account) -> None:
+                tg.emit(booked, account=account.id, amount="much")
+
+        refused(undeclared, "checked", "emits=[checked")
+        refused(missing, "booked", "account, amount")
+        refused(wrong, "amount", "int", "str")
+
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            ({}, ("rows", "length")),
+            ({"rows": 5, "time": "ts"}, ("either",)),
+            ({"time": "ts"}, ("length",)),
+            ({"rows": 0}, ("positive",)),
+            ({"rows": 5, "slide": 6}, ("slides by 6",)),
+            ({"time": "amounts", "length": 5}, ("amounts", "account, amount, ts")),
+        ],
+    )
+    def test_windows_that_are_none(self, given: Any, words: tuple[str, ...]) -> None:
+        refused(lambda: tg.window(paid, **given), *words)
+
+    def test_streams_that_are_none(self) -> None:
+        refused(lambda: tg.stream("two words", a=int), "two words")
+        refused(lambda: tg.stream("empty"), "no fields")
+        refused(lambda: tg.stream("bad", a=list), "'a'", "int, float, bool, str")
+
+    def test_a_window_where_no_stream_is(self) -> None:
+        def declare() -> Any:
+            @tg.transaction
+            def f(account: Account, seen: recent) -> None:  # type: ignore[valid-type]
+                account.balance = 1
+
+        refused(declare, "seen", "on a stream")
+
+    def test_a_float_is_not_summed(self) -> None:
+        prices = tg.stream("prices", account=int, price=float)
+
+        def declare() -> Any:
+            @tg.transaction(on=prices)
+            def f(account: Account, seen: tg.window(prices, rows=3)) -> None:  # type: ignore[valid-type]
+                account.balance = seen.sum("price")
+
+        refused(declare, "sum", "price", "go through the rows")
+
+
+class TestPlain:
+    def test_emit_gives_to_whoever_collects(self) -> None:
+        found: list[Any] = []
+        with tg.collecting(lambda stream, fields: found.append((stream.name, fields))):
+            assert book(Account(3, 5), 4) == 9
+        assert found == [("booked", {"account": 3, "amount": 4})]
+        assert book(Account(3, 5), 4) == 9  # and nobody has to
+
+    def test_emit_checks_its_fields(self) -> None:
+        with pytest.raises(TypeError, match="account, amount"):
+            tg.emit(booked, account=1)
+
+    def test_window_rows(self) -> None:
+        rows = tg.WindowRows([{"v": 3}, {"v": 1}, {"v": 3}], slid=True)
+        assert (len(rows), rows.slid, rows[-1].v, [row.v for row in rows]) == (3, True, 3, [3, 1, 3])
+        assert (rows.sum("v"), rows.min("v"), rows.max("v"), rows.distinct("v")) == (7, 1, 3, 2)
+        assert (rows.frequency("v", 3), rows.top("v", 5), rows.top("v", 1)) == (2, [3, 1], [3])
+        with pytest.raises(ValueError):
+            tg.WindowRows().min("v")
+
+    def test_lookup_asks_whoever_knows(self) -> None:
+        with tg.looking_up(lambda table, key: table(key, balance=7)):
+            assert tg.lookup(Account, 3) == Account(3, balance=7)
+        with pytest.raises(LookupError, match="looking_up"):
+            tg.lookup(Account, 3)

@@ -1,0 +1,171 @@
+"""Runs a random dataflow program through the engine and compares every bit with the model.
+
+The model and the engine take the same events in the same calls. After each call these are equal: the events that were
+decided, with all their columns, in the order of decision; their outcomes; every table; the visible rows of every
+window; the events that wait; now and then what was emitted into the outputs; the history. Cut into other calls, the
+same events give the same, so the model needs no second opinion about cuts.
+
+    whole      all events in one call
+    cuts       cut at random places, empty calls as well
+    single     one call for each event
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import tidegate as tg
+from tidegate.operations.decision import Strategy
+from tidegate.testing import check_history
+
+from .choices import Choices
+from .comparison import ARROW, Mismatch, bits, dressed, imported
+from .model import Decided, Model
+from .random_graph_bodies import FieldSpec
+from .random_graphs import Event, GraphCase
+from .stand_in import declared, model_of
+
+
+@dataclass(frozen=True)
+class Calls:
+    """One way to run a case."""
+
+    cutting: str = "whole"
+    strategy: Strategy = "serial"
+    workers: int = 1
+
+
+def check_graphs(case: GraphCase, calls: Calls, choices: Choices) -> Model:
+    """Raises Mismatch where the engine differs from the model, which is returned."""
+    names = declared(case.source)
+    model = model_of(names)
+    with imported(case.source) as module:
+        items = [getattr(module, name) for name in case.names]
+        with tg.Engine(items, strategy=calls.strategy, workers=calls.workers, record=True) as engine:
+            for table in case.tables:
+                if table.name in model.tables:
+                    kinds = {name: kind for name, kind, _ in table.fields}
+                    schema = pa.schema([(name, ARROW[kind]) for name, kind in kinds.items()])
+                    engine.load(getattr(module, table.name), pa.Table.from_pylist(case.loads[table.name], schema))
+                    model.load(table.name, case.loads[table.name])
+            form = choices.below(8)  # the Arrow form of the events: other calls of one engine have the same columns
+            for start, stop in pieces(len(case.events), calls.cutting, choices):
+                _run(engine, model, case, case.events[start:stop], start, form)
+                _compare_state(engine, model, module, names, case, f"after event {stop - 1}")
+                if choices.chance(30):
+                    _compare_outputs(engine, model, module, names, case)
+            _compare_outputs(engine, model, module, names, case)
+            _compare_history(engine, model, module, case)
+    return model
+
+
+def pieces(count: int, cutting: str, choices: Choices) -> list[tuple[int, int]]:
+    """Where the calls begin and end."""
+    if cutting == "whole":
+        return [(0, count)]
+    if cutting == "single":
+        return [(number, number + 1) for number in range(count)]
+    found, start = [], 0
+    while start < count:
+        stop = start + choices.below(min(count - start, 9) + 1)
+        found.append((start, stop))
+        start = stop
+    return found
+
+
+def events_schema(case: GraphCase) -> pa.Schema:
+    fields = [pa.field("note", pa.int64())]
+    if case.has_transaction_column:
+        fields.append(pa.field("transaction", pa.string()))
+    return pa.schema([*fields, *(pa.field(column.name, field_type(column)) for column in case.columns)])
+
+
+def field_type(given: FieldSpec) -> pa.DataType:
+    if given.is_composite:
+        assert given.table is not None
+        return pa.struct([(name, ARROW[kind]) for name, kind in given.table.key_kinds])
+    return ARROW[given.kind]
+
+
+def _run(engine: Any, model: Model, case: GraphCase, events: Sequence[Event], first: int, form: int) -> None:
+    noted = [{"note": first + number, **event} for number, event in enumerate(events)]
+    schema = events_schema(case)
+    got = engine.run(dressed(pa.Table.from_pylist(noted, schema), Choices(replay=[form, 1])))
+    wanted = sorted(model.run(noted), key=lambda decided: decided.event["note"])  # TEMP
+    if set(got.column_names) != {*schema.names, "committed", "reason", "result"}:
+        raise Mismatch(f"columns of the outcomes: got {got.column_names}")
+    rows = got.to_pylist()
+    for position in range(max(len(rows), len(wanted))):
+        if position < min(len(rows), len(wanted)) and rows[position]["reason"] in wanted[position].outcome.faults:
+            rows[position]["reason"] = wanted[position].outcome.reason
+        want = _as_row(wanted[position], schema) if position < len(wanted) else "no more outcomes"
+        have = rows[position] if position < len(rows) else "no more outcomes"
+        if isinstance(have, str) or isinstance(want, str) or bits(have) != bits(want):
+            raise Mismatch(f"outcome {position} of events {first} to {first + len(events) - 1}", want, have)
+
+
+def _as_row(decided: Decided, schema: pa.Schema) -> Event:
+    outcome = decided.outcome
+    result = {"committed": outcome.committed, "reason": outcome.reason, "result": outcome.result}
+    return {**{name: decided.event[name] for name in schema.names}, **result}
+
+
+def _compare_state(engine: Any, model: Model, module: Any, names: dict[str, Any], case: GraphCase, when: str) -> None:
+    for table in case.tables:
+        if table.name in model.tables:
+            _compare(f"table {table.name} {when}", model.scan(table.name), engine.scan(getattr(module, table.name)))
+    for name in case.windows:
+        _compare(f"window {name} {when}", model.visible(names[name]), engine.scan(getattr(module, name)))
+    for graph in case.graphs:
+        for stream in graph.borders:
+            wanted = model.waiting(names[stream.name])
+            _compare(f"waiting in {stream.name} {when}", wanted, engine.scan(getattr(module, stream.name)))
+
+
+def _compare_outputs(engine: Any, model: Model, module: Any, names: dict[str, Any], case: GraphCase) -> None:
+    for graph in case.graphs:
+        for stream in graph.outputs:
+            got = engine.take(getattr(module, stream.name))
+            _compare(f"output {stream.name}", model.take(names[stream.name]), got)
+
+
+def _compare_history(engine: Any, model: Model, module: Any, case: GraphCase) -> None:
+    history = list(engine.history)
+    wanted = [tuple(step)[1:] for step in model.history]
+    got = [tuple(step)[1:] for step in history]
+    for position in range(max(len(wanted), len(got))):
+        if wanted[position : position + 1] != got[position : position + 1]:
+            raise Mismatch(f"history, step {position}", wanted[position:][:3], got[position:][:3])
+    for graph in case.graphs:
+        found = check_history(getattr(module, f"flow_{graph.number}"), history)
+        if found:
+            raise Mismatch("the history breaks a rule", [], found)
+
+
+def _compare(what: str, wanted: list[Event], table: pa.Table) -> None:
+    got = [unflat(row) for row in table.to_pylist()]
+    if bits(got) != bits(wanted):
+        raise Mismatch(what, wanted, got)
+
+
+def explain(case: GraphCase) -> str:
+    """The whole case as text."""
+    lines = [case.source, *(f"load {name}: {rows}" for name, rows in case.loads.items())]
+    for number, event in enumerate(case.events):
+        shown = {name: value for name, value in event.items() if value is not None}
+        lines.append(f"  {number}: {shown}")
+    return "\n".join(lines)
+
+
+def unflat(row):  # TEMP
+    found = {}
+    for name, value in row.items():
+        if "." in name:
+            found.setdefault(name.split(".")[0], {})[name.split(".")[1]] = value
+        else:
+            found[name] = value
+    return found

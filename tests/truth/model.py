@@ -1,0 +1,499 @@
+"""The model of streams, windows and dataflow graphs, interpreted in the most obvious way.
+
+It shares no code with Tidegate. A program is plain data: tables (the oracle's `Row` classes), procedures (a
+function with its parameters), streams, windows and graphs. State is dicts and lists. Before a group runs, all of
+it is copied; if anything in the group fails, the copy becomes the state again:
+
+    event of a plain procedure     copy, call, keep or put the copy back
+    event of a border stream       joins the open batch of its stream; is that complete, a round runs at once
+    round                          for each group, in order of the graph: copy,
+                                       for each member, for each tuple of its batch:
+                                           the member's windows take the tuple; one that slides starts its triggers
+                                           the body
+                                   keep or put the copy back
+
+Invariant: between two groups nothing of an aborted group can be found anywhere, because what it changed was thrown
+away as a whole. What it does not do: speed, Arrow, several orders of execution. `stand_in` makes the plain data from
+the source text that a user would write.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .oracle import LARGEST, SMALLEST, Abort, Key, Oracle, Outcome, Row, fresh, normal, stored
+
+Fields = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stream:
+    """A stream: each field has a plain type, or a table and then carries the key of a row."""
+
+    name: str
+    fields: dict[str, type]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Window:
+    """The latest tuples of a stream, by rows or, where `time` names a field, by time."""
+
+    stream: Stream
+    size: int
+    slide: int
+    time: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Procedure:
+    """A transaction or trigger: parameters are (name, table, type or window, whether a list)."""
+
+    name: str
+    function: Callable[..., Any]
+    parameters: tuple[tuple[str, Any, bool], ...]
+    returns: Any = None
+    on: Stream | Window | None = None
+    emits: tuple[Stream, ...] = ()
+    is_trigger: bool = False
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream whose tuples it runs on."""
+        return self.on.stream if isinstance(self.on, Window) else self.on
+
+    @property
+    def windows(self) -> list[Window]:
+        return [kind for _, kind, _ in self.parameters if isinstance(kind, Window)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Graph:
+    """A dataflow: its procedures as listed, those that commit together, and what makes an atomic batch."""
+
+    name: str
+    members: tuple[Procedure, ...]
+    nested: tuple[tuple[Procedure, ...], ...] = ()
+    atomic_batch: int | str = 1
+
+    def owner(self, window: Window) -> Procedure:
+        """The member that has the window as a parameter and is not itself started by it."""
+        (owner,) = (member for member in self.members if window in member.windows and member.on is not window)
+        return owner
+
+    def edges(self) -> set[tuple[Procedure, Procedure]]:
+        """Who comes before whom: producers before consumers.
+
+        A trigger on a window runs inside its owner, so the owner too comes before whoever consumes from it.
+        """
+        found = set()
+        for producer, consumer in itertools.product(self.members, self.members):
+            if isinstance(consumer.on, Stream) and consumer.on in producer.emits:
+                found.add((producer, consumer))
+                if isinstance(producer.on, Window):
+                    found.add((self.owner(producer.on), consumer))
+        return found
+
+    def groups(self) -> list[list[Procedure]]:
+        """All groups in the order in which a round runs them, the members of each in order as well.
+
+        Where the graph leaves a choice, the list decides: among members who is listed first, among groups whose
+        first member comes first.
+        """
+        together: list[set[Procedure]] = [set(group) for group in self.nested]
+        together += [{member} for member in self.members if not any(member in group for group in together)]
+        for host, trigger in self._inside():
+            one = next(group for group in together if host in group)
+            other = next(group for group in together if trigger in group)
+            if one is not other:
+                together.remove(other)
+                one |= other
+        members = in_order({member: place for place, member in enumerate(self.members)}, self.edges())
+        home = {member: number for number, group in enumerate(together) for member in group}
+        between = {(home[a], home[b]) for a, b in self.edges() if home[a] != home[b]}
+        rank = {number: min(map(members.index, group)) for number, group in enumerate(together)}
+        return [[m for m in members if m in together[number]] for number in in_order(rank, between)]
+
+    def _inside(self) -> list[tuple[Procedure, Procedure]]:
+        """Each trigger with whom it runs inside: the owner of its window, or who emits into its stream."""
+        found = []
+        for trigger in self.members:
+            if isinstance(trigger.on, Window):
+                found.append((self.owner(trigger.on), trigger))
+            elif trigger.is_trigger:
+                found += [(producer, trigger) for producer in self.members if trigger.on in producer.emits]
+        return found
+
+    def borders(self) -> list[Stream]:
+        """Streams that members run on and no member emits into."""
+        used = [member.on for member in self.members if isinstance(member.on, Stream)]
+        return [stream for stream in dict.fromkeys(used) if not any(stream in m.emits for m in self.members)]
+
+    def outputs(self) -> list[Stream]:
+        """Streams that members emit into and no member runs on."""
+        emitted = [stream for member in self.members for stream in member.emits]
+        return [stream for stream in dict.fromkeys(emitted) if not any(stream is m.on for m in self.members)]
+
+
+def in_order(rank: Mapping[Any, int], edges: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """Topological order: of all that nothing precedes any more, the one with the lowest rank comes next."""
+    waiting, ordered = dict(rank), []
+    edges = set(edges)
+    while waiting:
+        free = [node for node in waiting if not any(b == node and a in waiting for a, b in edges)]
+        if not free:
+            raise ValueError("the graph has a cycle")
+        ordered.append(min(free, key=lambda node: rank[node]))
+        del waiting[ordered[-1]]
+    return ordered
+
+
+class Tuple:
+    """One row of a window, as a body sees it."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.__dict__.update(fields)
+
+
+class View:
+    """The visible rows of a window while one tuple runs."""
+
+    def __init__(self, rows: Sequence[Fields], slid: bool) -> None:
+        self._rows, self.slid = [Tuple(row) for row in rows], slid
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Tuple]:
+        return iter(self._rows)
+
+    def __getitem__(self, index: int) -> Tuple:
+        return self._rows[index]
+
+    def _values(self, name: str) -> list[Any]:
+        return [getattr(row, name) for row in self._rows]
+
+    def sum(self, name: str) -> int:
+        total = sum(int(value) for value in self._values(name))
+        if not SMALLEST <= total <= LARGEST:
+            raise Abort("overflow")
+        return total
+
+    def min(self, name: str) -> Any:
+        return min(self._values(name))
+
+    def max(self, name: str) -> Any:
+        return max(self._values(name))
+
+    def distinct(self, name: str) -> int:
+        return len(set(self._values(name)))
+
+    def frequency(self, name: str, value: Any) -> int:
+        return self._values(name).count(value)
+
+    def top(self, name: str, count: int) -> list[Any]:
+        counted = collections.Counter(self._values(name))
+        ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+        return [value for value, _ in ranked][: max(count, 0)]
+
+
+@dataclasses.dataclass
+class Content:
+    """What a window holds; `time` and `boundary` matter to those by time."""
+
+    visible: list[Fields] = dataclasses.field(default_factory=list)
+    staged: list[Fields] = dataclasses.field(default_factory=list)
+    visible_times: list[int] = dataclasses.field(default_factory=list)
+    staged_times: list[int] = dataclasses.field(default_factory=list)
+    time: int | None = None
+    boundary: int | None = None
+
+    def take(self, window: Window, fields: Fields) -> bool:
+        """Takes one tuple; True when the window slides."""
+        return self._by_rows(window, fields) if window.time is None else self._by_time(window, fields)
+
+    def _by_rows(self, window: Window, fields: Fields) -> bool:
+        self.staged.append(fields)
+        if len(self.staged) < window.slide:
+            return False
+        self.visible = [*self.visible, *self.staged][-window.size :]
+        self.staged = []
+        return True
+
+    def _by_time(self, window: Window, fields: Fields) -> bool:
+        self.time = fields[window.time] if self.time is None else max(self.time, fields[window.time])
+        boundary = self.time // window.slide * window.slide
+        slides = self.boundary is not None and boundary > self.boundary
+        if slides:
+            stays = [time >= boundary - window.size for time in self.visible_times]
+            self.visible = [*itertools.compress(self.visible, stays), *self.staged]
+            self.visible_times = [*itertools.compress(self.visible_times, stays), *self.staged_times]
+            self.staged, self.staged_times = [], []
+        if slides or self.boundary is None:
+            self.boundary = boundary
+        self.staged.append(fields)
+        self.staged_times.append(self.time)
+        return slides
+
+
+class Step(NamedTuple):
+    """One procedure in one round, on so many tuples; the one that failed, if one did, is the last of them."""
+
+    sequence: int
+    dataflow: str
+    transaction: str
+    batch: int
+    group: int
+    committed: bool
+    tuples: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """An event that has its outcome."""
+
+    event: Mapping[str, Any]
+    outcome: Outcome
+
+
+class Failed(Exception):
+    """A call that failed: its text is the reason."""
+
+
+@dataclasses.dataclass
+class State:
+    """All that an abort must put back."""
+
+    tables: dict[str, dict[Key, Fields]]
+    windows: dict[Window, Content]
+    outputs: dict[Stream, list[Fields]]
+    batches: dict[Stream, list[Fields]] = dataclasses.field(default_factory=dict)
+
+    def copied(self) -> State:
+        """A copy of everything down to the values; streams and windows are names here."""
+        return State(*({k: copy.deepcopy(v) for k, v in part.items()} for part in vars(self).values()))
+
+
+class Model:
+    """Graphs and plain procedures over their tables, run one event after the other."""
+
+    def __init__(
+        self, items: Sequence[Graph | Procedure], sink: Callable[[Callable[[Stream, Fields], None]], Any]
+    ) -> None:
+        self.graphs = [item for item in items if isinstance(item, Graph)]
+        self.plain = {item.name: item for item in items if isinstance(item, Procedure)}
+        self.sink = sink
+        procedures = [*self.plain.values(), *(member for graph in self.graphs for member in graph.members)]
+        kinds = [kind for procedure in procedures for _, kind, _ in procedure.parameters]
+        self.tables: dict[str, type[Row]] = {
+            kind.__name__: kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Row)
+        }
+        self.state = State(
+            {name: {} for name in self.tables},
+            {kind: Content() for kind in kinds if isinstance(kind, Window)},
+            {stream: [] for graph in self.graphs for stream in graph.outputs()},
+        )
+        self.borders = {stream.name: (graph, stream) for graph in self.graphs for stream in graph.borders()}
+        self.open: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.borders}
+        self.rounds = {graph: 0 for graph in self.graphs}
+        self.history: list[Step] = []
+
+    # What a test asks.
+
+    def load(self, name: str, rows: Iterable[Fields]) -> None:
+        kind = self.tables[name]
+        for row in rows:
+            given = {field: stored(row[field], kind._fields[field]) for field in kind._defaults if field in row}
+            self.state.tables[name][normal(tuple(row[part] for part in kind._key))] = {**kind._defaults, **given}
+
+    def scan(self, name: str) -> list[Fields]:
+        """The rows of a table sorted by key."""
+        kind, rows = self.tables[name], self.state.tables[name]
+        return [
+            {field: {**rows[key], **dict(zip(kind._key, key, strict=True))}[field] for field in kind._fields}
+            for key in sorted(rows)
+        ]
+
+    def visible(self, window: Window) -> list[Fields]:
+        return self.state.windows[window].visible
+
+    def waiting(self, stream: Stream) -> list[Fields]:
+        return [tuple_of(stream, event) for event in self.open[stream.name]]
+
+    def take(self, stream: Stream) -> list[Fields]:
+        """What was emitted into an output, with the number of its batch; forgets it."""
+        taken, self.state.outputs[stream] = self.state.outputs[stream], []
+        return taken
+
+    def run(self, events: Iterable[Mapping[str, Any]]) -> list[Decided]:
+        """Runs the events in order; the outcomes are those decided now, in the order of decision."""
+        return [decided for event in events for decided in self._event(event)]
+
+    # How it runs.
+
+    def _event(self, event: Mapping[str, Any]) -> list[Decided]:
+        name = event.get("transaction", next(iter([*self.borders, *self.plain])))
+        if name in self.plain:
+            return [Decided(event, self._plain(self.plain[name], event))]
+        if name not in self.borders:
+            reason = "null transaction" if name is None else f"unknown transaction {name!r}"
+            return [Decided(event, Outcome(False, reason, None))]
+        graph, stream = self.borders[name]
+        faults = self._faults(graph, stream, event)
+        if faults:
+            return [Decided(event, Outcome(False, faults[0], None, faults))]
+        waiting = self.open[name]
+        if isinstance(graph.atomic_batch, int):
+            waiting.append(event)
+            return self._round(graph, stream) if len(waiting) == graph.atomic_batch else []
+        field = graph.atomic_batch
+        closes = bool(waiting) and waiting[0][field] != event[field]
+        decided = self._round(graph, stream) if closes else []
+        self.open[name].append(event)
+        return decided
+
+    def _faults(self, graph: Graph, stream: Stream, event: Mapping[str, Any]) -> tuple[str, ...]:
+        """All that keeps an event out of its stream: every field has a value, and a key is not NaN."""
+        roles = [(name, kind) for name, kind in stream.fields.items()]
+        for member in graph.members:
+            if member.stream is stream:
+                roles += [(name, kind) for name, kind, _ in member.parameters if not isinstance(kind, Window)]
+        found = ((name, Oracle._fault(event[name], kind, False)) for name, kind in roles)
+        return tuple(f"{fault} in column {name!r}" for name, fault in found if fault is not None)
+
+    def _plain(self, procedure: Procedure, event: Mapping[str, Any]) -> Outcome:
+        faults = tuple(
+            f"{fault} in column {name!r}"
+            for name, kind, is_list in procedure.parameters
+            for fault in [Oracle._fault(event[name], kind, is_list)]
+            if fault is not None
+        )
+        if faults:
+            return Outcome(False, faults[0], None, faults)
+        saved = self.state.copied()
+        try:
+            outcome = Outcome(True, None, self._call(procedure, event, {}))
+        except Failed as failed:
+            self.state = saved
+            outcome = Outcome(False, str(failed), None)
+        self._record("", procedure.name, 0, -1, outcome.committed, 1)
+        return outcome
+
+    def _round(self, graph: Graph, stream: Stream) -> list[Decided]:
+        """One atomic batch through the graph."""
+        events, self.open[stream.name] = self.open[stream.name], []
+        self.rounds[graph] += 1
+        self.state.batches = {s: [] for member in graph.members for s in (member.stream, *member.emits)}
+        self.state.batches[stream] = [tuple_of(stream, event) for event in events]
+        reasons: dict[Procedure, str | None] = {}
+        results: dict[Procedure, list[Any]] = {}
+        for number, group in enumerate(graph.groups()):
+            reason = self._group(graph, number, group, results)
+            reasons.update(dict.fromkeys(group, reason))
+        for output in graph.outputs():
+            tuples = self.state.batches[output]
+            self.state.outputs[output] += [{**fields, "batch": self.rounds[graph]} for fields in tuples]
+        consumers = [m for group in graph.groups() for m in group if m.on is stream]
+        reason = next((reasons[consumer] for consumer in consumers if reasons[consumer] is not None), None)
+        if reason is not None:
+            return [Decided(event, Outcome(False, reason, None)) for event in events]
+        first = results[consumers[0]]
+        return [Decided(event, Outcome(True, None, result)) for event, result in zip(events, first, strict=True)]
+
+    def _group(
+        self, graph: Graph, number: int, group: list[Procedure], results: dict[Procedure, list[Any]]
+    ) -> str | None:
+        """All members of a group; the reason why it aborted, or None."""
+        saved, reason = self.state.copied(), None
+        ran = dict.fromkeys(group, 0)
+        try:
+            for member in group:
+                if isinstance(member.on, Stream):
+                    results[member] = [
+                        self._tuple(graph, member, fields, ran) for fields in self.state.batches[member.on]
+                    ]
+        except Failed as failed:
+            self.state, reason = saved, str(failed)
+        for member, tuples in ran.items():
+            if tuples:
+                self._record(graph.name, member.name, self.rounds[graph], number, reason is None, tuples)
+        return reason
+
+    def _tuple(self, graph: Graph, member: Procedure, fields: Fields, ran: dict[Procedure, int]) -> Any:
+        """One tuple: the windows take it, triggers on those that slide run, then the body."""
+        ran[member] += 1
+        slid: dict[Window, bool] = {}
+        for window in member.windows:
+            slid[window] = self.state.windows[window].take(window, dict(fields))
+            if slid[window]:
+                for trigger in graph.members:
+                    if trigger.on is window:
+                        ran[trigger] += 1
+                        self._call(trigger, fields, {window: True})
+        return self._call(member, fields, slid)
+
+    def _call(self, procedure: Procedure, fields: Mapping[str, Any], slid: Mapping[Window, bool]) -> Any:
+        """The function on rows taken out of the dicts; they are put back when it has returned."""
+        rows: dict[tuple[str, Key], Row] = {}
+        arguments: list[Any] = []
+        for name, kind, is_list in procedure.parameters:
+            if isinstance(kind, Window):
+                arguments.append(View(self.state.windows[kind].visible, slid[kind]))
+            elif issubclass(kind, Row):
+                if Oracle._fault(fields[name], kind, is_list) is not None:
+                    raise Failed(f"NaN key in column {name!r}")
+                keys = [Oracle._key(kind, part) for part in (fields[name] if is_list else [fields[name]])]
+                taken = [self._take(rows, kind, key) for key in keys]
+                arguments.append(taken if is_list else taken[0])
+            else:
+                value = fields[name]
+                arguments.append([fresh(item) for item in value] if is_list else fresh(value))
+        try:
+            with self.sink(self._emit):
+                result = stored(procedure.function(*arguments), procedure.returns)
+        except Abort as abort:
+            raise Failed(str(abort)) from abort
+        except Exception as error:
+            raise Failed(type(error).__name__) from error
+        for (table, key), row in rows.items():
+            if row.exists:
+                self.state.tables[table][key] = {field: row.__dict__[field] for field in row._defaults}
+            else:
+                self.state.tables[table].pop(key, None)
+        return result
+
+    def _take(self, rows: dict[tuple[str, Key], Row], kind: type[Row], key: Key) -> Row:
+        name = kind.__name__
+        if (name, key) not in rows:
+            found = self.state.tables[name].get(key)
+            rows[name, key] = kind(key, found and {field: fresh(value) for field, value in found.items()})
+        return rows[name, key]
+
+    def _emit(self, stream: Stream, fields: Fields) -> None:
+        self.state.batches[stream].append({name: carried(fields[name], kind) for name, kind in stream.fields.items()})
+
+    def _record(self, dataflow: str, name: str, batch: int, group: int, committed: bool, tuples: int) -> None:
+        self.history.append(Step(len(self.history), dataflow, name, batch, group, committed, tuples))
+
+
+def tuple_of(stream: Stream, event: Mapping[str, Any]) -> Fields:
+    """The event's columns that are fields of the stream."""
+    return {name: carried(event[name], kind) for name, kind in stream.fields.items()}
+
+
+def carried(value: Any, kind: type) -> Any:
+    """A value as a stream's field holds it: of a row its key, and what does not fit 64 bits aborts."""
+    if not issubclass(kind, Row):
+        return stored(value, kind)
+    if isinstance(value, Row):
+        value = tuple(value.__dict__[part] for part in kind._key)
+        value = value[0] if len(value) == 1 else value
+    if isinstance(value, tuple):
+        value = dict(zip(kind._key, value, strict=True))
+    if isinstance(value, dict):
+        return {part: stored(value[part], kind._fields[part]) for part in kind._key}
+    return stored(value, kind._fields[kind._key[0]])

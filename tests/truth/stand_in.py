@@ -1,0 +1,107 @@
+"""A stand-in for `import tidegate as tg` that makes the model's plain data from a program's source text.
+
+    names = declared(source)          names["votes"] is a model.Stream, names["validate"] a model.Procedure, ...
+    model = model_of(source)          all graphs and plain procedures of the source, ready to run
+
+Tables, rows, `require`, `abort` and `delete` are the oracle's; streams, windows, triggers, graphs and `emit` are
+here. Nothing of Tidegate is imported: a program runs here before it runs anywhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from . import oracle
+from .model import Fields, Graph, Model, Procedure, Stream, Window
+
+_sinks: list[Callable[[Stream, Fields], None]] = []
+
+
+def stream(name: str, /, **fields: type) -> Stream:
+    return Stream(name, fields)
+
+
+def window(
+    over: Stream,
+    /,
+    *,
+    rows: int | None = None,
+    time: str | None = None,
+    length: int | None = None,
+    slide: int | None = None,
+) -> Window:
+    size = rows if rows is not None else length
+    assert size is not None
+    return Window(over, size, size if slide is None else slide, time)
+
+
+def emit(target: Stream, /, **fields: Any) -> None:
+    _sinks[-1](target, fields)
+
+
+@contextlib.contextmanager
+def collecting(sink: Callable[[Stream, Fields], None]) -> Iterator[None]:
+    _sinks.append(sink)
+    try:
+        yield
+    finally:
+        _sinks.pop()
+
+
+def transaction(
+    function: Callable[..., Any] | None = None,
+    *,
+    compiled: bool = True,
+    on: Stream | Window | None = None,
+    emits: Sequence[Stream] = (),
+    is_trigger: bool = False,
+) -> Any:
+    if function is None:
+        return lambda given: transaction(given, on=on, emits=emits, is_trigger=is_trigger)
+    hints = inspect.get_annotations(function, eval_str=True)
+    parameters = []
+    for name in inspect.signature(function).parameters:
+        kind = hints[name]
+        is_list = typing.get_origin(kind) is list
+        parameters.append((name, typing.get_args(kind)[0] if is_list else kind, is_list))
+    returns = oracle.without_none(hints.get("return"))
+    return Procedure(function.__name__, function, tuple(parameters), returns, on, tuple(emits), is_trigger)
+
+
+def trigger(*, on: Stream | Window, emits: Sequence[Stream] = (), compiled: bool = True) -> Any:
+    return transaction(on=on, emits=emits, is_trigger=True)
+
+
+def dataflow(
+    transactions: Sequence[Procedure],
+    *,
+    nested: Sequence[Sequence[Procedure]] = (),
+    atomic_batch: int | str = 1,
+    name: str | None = None,
+) -> Graph:
+    graph = Graph(name or "", tuple(transactions), tuple(tuple(group) for group in nested), atomic_batch)
+    return graph if name else Graph(graph.borders()[0].name, graph.members, graph.nested, atomic_batch)
+
+
+STAND_IN = types.SimpleNamespace(
+    **{**vars(oracle.STAND_IN), "transaction": transaction},
+    stream=stream, window=window, emit=emit, trigger=trigger, dataflow=dataflow,
+)  # fmt: skip
+
+
+def declared(source: str) -> dict[str, Any]:
+    """The namespace of a program's source."""
+    return oracle.declarations(source, "<model>", STAND_IN)
+
+
+def model_of(names: dict[str, Any]) -> Model:
+    """All graphs of a namespace, and all procedures that are on no stream."""
+    items = [
+        item for item in names.values() if isinstance(item, Graph) or (isinstance(item, Procedure) and item.on is None)
+    ]
+    return Model(items, collecting)
