@@ -21,7 +21,8 @@ from .commands.stored import ACCOUNT, SEAT, info, make_state
 
 COMMANDS = (
     "demo", "explain", "warm", "state ls", "state show", "state diff", "state verify", "state release",
-    "bench limit", "bench spark", "bench work", "bench strategies", "bench scaling", "bench dynamic",
+    "bench limit", "bench spark", "bench work", "bench strategies", "bench scaling", "bench dynamic", "bench groups",
+    "bench graph", "bench peers",
 )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_help_imports_neither_spark_nor_numba() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["strategies", "scaling", "dynamic"])
+@pytest.mark.parametrize("command", ["strategies", "scaling", "dynamic", "groups"])
 def test_a_benchmark_names_the_strategies_there_are_when_one_is_unknown(command: str) -> None:
     assert "--strategies" in tidegate("bench", command, "--help").stdout
     result = tidegate("bench", command, "--smoke", "--strategies", "serial,fastest")

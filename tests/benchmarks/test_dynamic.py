@@ -62,11 +62,20 @@ def test_the_tolls_have_two_groups_in_one_stretch() -> None:
     measure(dynamic.experiment("test", "", stream, [SERIAL], workers=1, rounds=1))
 
 
+def report_of(**seconds: float) -> Report:
+    declared = Experiment("test", "A stream", 1, "event", [Variant(name, run=lambda _: None) for name in seconds])
+    return Report(declared, tuple(Comparison(name, (taken,), 1, 1, 1, None) for name, taken in seconds.items()))
+
+
 def test_adaptive_is_compared_with_every_fixed_strategy_over_the_whole_stream() -> None:
-    names = {SERIAL: 4.0, "lock": 1.0, ADAPTIVE: 2.0}
-    declared = Experiment("test", "", 1, "event", [Variant(name, run=lambda _: None) for name in names])
-    report = Report(declared, tuple(Comparison(name, (taken,), 1, 1, 1, None) for name, taken in names.items()))
-    assert dynamic.adaptive_beside_fixed(report) == {SERIAL: 2.0, "lock": 0.5}
+    assert dynamic.adaptive_beside_fixed(report_of(serial=4.0, lock=1.0, adaptive=2.0)) == {SERIAL: 2.0, "lock": 0.5}
+
+
+@pytest.mark.parametrize(("lock", "passed"), [(1.0, False), (2.0, False), (2.1, True)])
+def test_adaptive_must_be_faster_than_the_best_fixed_strategy(lock: float, passed: bool) -> None:
+    bar = dynamic.bar(report_of(serial=4.0, lock=lock, adaptive=2.0))
+    assert bar.passed is passed and bar.found == lock / 2.0
+    assert "A stream" in bar.what and "beside lock" in bar.what
 
 
 def test_the_table_names_the_best_fixed_strategy_of_each_stretch() -> None:

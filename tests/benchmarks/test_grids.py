@@ -53,6 +53,7 @@ def test_the_ratio_is_that_to_the_best_of_the_others() -> None:
     point = report.points[0]
     assert point.best.variant == "ns" and point.ratio == pytest.approx(2.0 / 2.5)
     assert {found.variant for found in point.final.comparisons} == {"ns", "bfs", "adaptive"}
+    assert point.final.experiment.title == "A test: the final"
     assert point.shares() == pytest.approx({"adaptive": 0.8, "serial": 0.5, "ns": 1.0, "bfs": 2 / 3})
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -171,3 +173,19 @@ def test_a_note_is_taken_after_the_last_run_and_goes_into_the_record() -> None:
     report = measure(Experiment("test", "A test", 1, "event", [noted, Variant("silent", run=lambda _: None)], rounds=2))
     first, second = harness.records(report)
     assert first["note"] == "run 3" and "note" not in second
+
+
+def test_a_report_keeps_the_names_of_variants_and_nothing_that_they_hold() -> None:
+    class Engine:
+        """Something large."""
+
+    engine = Engine()
+    gone = weakref.ref(engine)
+    variant = Variant("only", prepare=lambda engine=engine: engine, run=lambda engine: None)
+    report = measure(Experiment("test", "A test", 1, "event", [variant], rounds=1))
+    del engine, variant
+    gc.collect()
+    assert gone() is None
+    assert harness.records(report)[0]["reference"] == "only"
+    with pytest.raises(AssertionError, match="'only' was measured"):
+        report.experiment.variants[0].run(None)

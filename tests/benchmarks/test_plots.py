@@ -55,3 +55,14 @@ def test_the_dynamic_stream_is_drawn(tmp_path: Path) -> None:
     slowdowns = {which: dict.fromkeys(FIXED, 1.5) for which in ("ledger", "tolls")}
     plots.plot_dynamic(stream, 1, slowdowns, tmp_path / "dynamic.png")
     assert is_picture(tmp_path / "dynamic.png")
+
+
+def test_groups_are_drawn_as_bars(tmp_path: Path) -> None:
+    declared = Experiment("test", "Two groups", 1_000, "event", [Variant(name, run=lambda _: None) for name in NAMES])
+    report = Report(
+        declared,
+        tuple(Comparison(name, (1.0 + place,), 1, 1, 1, None, "families + ns") for place, name in enumerate(NAMES)),
+    )
+    found = PointReport(Point({"workload": "tolls"}, lambda: declared), report, report, ADAPTIVE)
+    plots.plot_groups(found, tmp_path / "groups.png")
+    assert is_picture(tmp_path / "groups.png")

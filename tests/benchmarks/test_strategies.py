@@ -9,8 +9,8 @@ import pytest
 
 import tidegate as tg
 from tidegate.benchmarks import strategies
-from tidegate.benchmarks.grids import measure_grid
-from tidegate.benchmarks.harness import Experiment, measure
+from tidegate.benchmarks.grids import Grid, GridReport, Point, PointReport, measure_grid
+from tidegate.benchmarks.harness import Comparison, Experiment, Report, measure
 from tidegate.benchmarks.strategies import (
     ADAPTIVE,
     DECISIONS,
@@ -123,3 +123,30 @@ class TestGrid:
         report = measure_grid(declared)
         assert [found.best.variant for found in report.points] == [SERIAL, SERIAL]
         assert all(found.ratio > 0 for found in report.points)
+
+
+def report_of(*ratios: float) -> GridReport:
+    """A grid at whose points adaptive came to these shares of the best one's speed."""
+    declared = Experiment("test", "", 1, "event", [])
+    found = []
+    for number, ratio in enumerate(ratios):
+        taken = {SERIAL: 1.0, ADAPTIVE: 1.0 / ratio}
+        report = Report(declared, tuple(Comparison(name, (each,), 1, 1, 1, None) for name, each in taken.items()))
+        point = Point({"workload": "ledger", "theta": number}, lambda: declared)
+        found.append(PointReport(point, report, report, ADAPTIVE))
+    return GridReport(Grid("test", "", [each.point for each in found], ADAPTIVE), tuple(found))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "passed"),
+    [
+        ([1.0] * 19 + [0.8], [True, True]),
+        ([1.0] * 18 + [0.8] * 2, [False, True]),
+        ([1.0] * 19 + [0.7], [True, False]),
+        ([0.5], [False, False]),
+    ],
+)
+def test_adaptive_must_be_close_nearly_everywhere_and_far_nowhere(ratios: list[float], passed: list[bool]) -> None:
+    found = strategies.bars(report_of(*ratios))
+    assert [bar.passed for bar in found] == passed
+    assert f"theta={ratios.index(min(ratios))}" in found[1].what

@@ -133,7 +133,13 @@ def _measure_point(
     names = {grid.contender, *(found.variant for found in fastest)}
     variants = [variant for variant in experiment.variants if variant.name in names]
     final = measure(
-        replace(experiment, name=f"{experiment.name}-final", variants=variants, bars={}),
+        replace(
+            experiment,
+            name=f"{experiment.name}-final",
+            title=f"{experiment.title}: the final",
+            variants=variants,
+            bars={},
+        ),
         clock=clock,
         on_round=on_round,
         seconds_max=final_seconds,

@@ -102,7 +102,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An experiment and the comparisons it came to, in the order of its variants."""
+    """An experiment and the comparisons it came to, in the order of its variants.
+
+    Of the variants only the names are kept: engines, tables and events of a grid's points would not fit in memory.
+    """
 
     experiment: Experiment
     comparisons: tuple[Comparison, ...]
@@ -146,7 +149,15 @@ def measure(
         _compare(variant, seconds[variant.name], reference, experiment.bars.get(variant.name))
         for variant in experiment.variants
     )
-    return Report(experiment, comparisons)
+    return Report(replace(experiment, variants=[_named(variant) for variant in experiment.variants]), comparisons)
+
+
+def _named(variant: Variant) -> Variant:
+    def refuse(prepared: Any) -> Any:
+        raise AssertionError(f"{name!r} was measured, and a report keeps its name only")
+
+    name = variant.name
+    return Variant(name, run=refuse)
 
 
 def _run_once(variant: Variant, clock: Callable[[], float]) -> float:

@@ -4,6 +4,7 @@
                   right: the share of workloads at which a strategy has at least x of the best one's speed
     scaling       events a second by workers, beside independent threads and a straight line
     dynamic       left: events a second, phase by phase; right: the whole stream, relative to adaptive
+    groups        events a second of every strategy, as bars
 
 The adaptive strategy has one colour everywhere; fixed strategies are coloured by family, so that eighteen lines can be
 told apart where it matters and stay in the background where it does not.
@@ -21,7 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from tidegate.benchmarks.dynamic import Stream
-from tidegate.benchmarks.grids import GridReport
+from tidegate.benchmarks.grids import GridReport, PointReport
 from tidegate.benchmarks.scaling import BOUND
 from tidegate.benchmarks.strategies import ADAPTIVE, DECISIONS, SERIAL
 
@@ -189,6 +190,29 @@ def _plot_slowdowns(axes: Axes, slowdowns: Mapping[str, Mapping[str, float]]) ->
     axes.legend(frameon=False, fontsize=8.5, loc="center left")
 
 
+def plot_groups(found: PointReport, file: Path) -> None:
+    """Events a second of every strategy, the slowest first; the title has what the final came to."""
+    figure = _figure(11.0, 5.6)
+    axes = figure.subplots()
+    experiment = found.report.experiment
+    ranked = sorted(found.report.comparisons, key=lambda each: each.seconds_median, reverse=True)
+    speeds = [experiment.items / each.seconds_median for each in ranked]
+    places = range(len(ranked))
+    drawn = axes.bar(places, speeds, color=[colour(each.variant) for each in ranked], width=0.72, zorder=3)
+    axes.bar_label(drawn, [_short(speed) for speed in speeds], fontsize=8, color=GREY, padding=2)
+    axes.set_xticks(list(places), [each.variant for each in ranked], rotation=40, ha="right", fontsize=8.5)
+    axes.set_ylabel("events per second")
+    axes.set_ylim(0, 1.12 * max(speeds))
+    axes.yaxis.set_major_formatter(FuncFormatter(_thousands))
+    _families_legend(axes, [each.variant for each in ranked], "upper left")
+    figure.suptitle(
+        f"{experiment.title}: {found.contender} ({found.final[found.contender].note}) has {found.ratio:.2f} times the "
+        f"speed of {found.best.variant}",
+        x=0.01, ha="left", fontsize=12, weight="bold",
+    )  # fmt: skip
+    _save(figure, file)
+
+
 def _families_legend(
     axes: Axes,
     strategies: Iterable[str],
@@ -225,3 +249,7 @@ def _wrapped(label: str, words: int = 4) -> str:
 
 def _thousands(value: float, _: object) -> str:
     return f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value else "0"
+
+
+def _short(value: float) -> str:
+    return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.0f} k" if value >= 1e3 else f"{value:.0f}"

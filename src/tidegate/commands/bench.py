@@ -6,33 +6,36 @@
     strategies    adaptive beside every fixed strategy, over a grid of workloads
     scaling       every strategy with more and more workers
     dynamic       a stream whose character changes
+    groups        two groups in the same batches: several strategies at once
+    graph         what building the graph of a batch costs
+    peers         events per second beside another system's released code
+    leaderboard   a dataflow graph beside a client that calls its procedures one by one
+    triggers      chains of procedures: started inside the engine, or from outside
+    windows       large windows beside small ones: what a row costs
 
 Each command prints its tables, adds JSON lines to a file under `results/`, and ends with exit code 1
-when a bar was missed; the last three draw a picture, too. `--smoke` runs the same code at a small size,
-without bars and without a file: it shows that the benchmark works, not how fast anything is.
+when a bar was missed; strategies, scaling, dynamic, groups, leaderboard and triggers
+draw a picture, too. `--smoke` runs the same code at
+a small size, without bars and without a file: it shows that the benchmark works, not how fast anything is.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+
+from tidegate.commands import bench_streams as streams
+from tidegate.commands import bench_view as view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from tidegate.benchmarks.grids import Point, PointReport
-    from tidegate.benchmarks.harness import Experiment, Report
-    from tidegate.benchmarks.memory import Footprint
 
 app = typer.Typer(no_args_is_help=True, help="Measure: every run verified, variants interleaved, ratios printed.")
 
@@ -41,7 +44,16 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same events.")]
 Smoke = Annotated[bool, typer.Option("--smoke", help="Small sizes, no bars, no file: does it work at all?")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Threads for each engine.", show_default="all cores")]
 Strategies = Annotated[str | None, typer.Option(help="Some strategies, with commas.", show_default="all of them")]
+GRAPH_EVENTS_MAX = 131_072  # a larger batch has several graphs
 Output = Annotated[Path | None, typer.Option(help="Where JSON lines are added.", show_default="results/…")]
+
+
+for _name, _command in (
+    ("leaderboard", streams.leaderboard),
+    ("triggers", streams.triggers),
+    ("windows", streams.windows),
+):
+    app.command(_name)(_command)
 
 
 @app.command("limit")
@@ -63,7 +75,7 @@ def limit(
         events, accounts, rounds = 20_000, 2_000, 1
     bar = None if smoke else experiments.BAR
     declared = experiments.experiment(events=events, accounts=accounts, seed=seed, rounds=rounds, bar=bar)
-    _finish([_run(declared, _file(output, "limit", smoke))])
+    view.finish([view.run(declared, view.file_for(output, "limit", smoke))])
 
 
 @app.command("spark")
@@ -97,7 +109,7 @@ def spark(
             sink=sink,
             bar=None if smoke else spark_pipeline.BAR,
         )
-        _finish([_run(declared, _file(output, "spark", smoke))])
+        view.finish([view.run(declared, view.file_for(output, "spark", smoke))])
 
 
 @app.command("work")
@@ -124,14 +136,14 @@ def work(
         sizes = experiments.Sizes(500, 5_000, batch_events=100, batches=2, rounds=1, seed=seed)
         memory_rows = 20_000
     bar = None if smoke else experiments.BAR
-    file = _file(output, "work", smoke)
-    passed = [_run(experiments.engine_experiment(sizes, bar), file)]
+    file = view.file_for(output, "work", smoke)
+    passed = [view.run(experiments.engine_experiment(sizes, bar), file)]
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        passed.append(_run(experiments.versions_experiment(sizes, Path(folder), bar), file))
-    passed.append(_show_memory(memory.measure(memory_rows, seed), seed, file))
+        passed.append(view.run(experiments.versions_experiment(sizes, Path(folder), bar), file))
+    passed.append(view.show_memory(memory.measure(memory_rows, seed), seed, file))
     with _spark_and_folder() as (session, folder):
-        passed.append(_run(spark_pipeline.work_experiment(session, folder, sizes, bar), file))
-    _finish(passed)
+        passed.append(view.run(spark_pipeline.work_experiment(session, folder, sizes, bar), file))
+    view.finish(passed)
 
 
 @app.command("strategies")
@@ -149,10 +161,10 @@ def strategies(
 
     Example: `tidegate bench strategies --grid quick --strategies serial,chains,ns-operation-eager,adaptive`
     """
-    from tidegate.benchmarks import grids, harness, plots
+    from tidegate.benchmarks import grids, plots
     from tidegate.benchmarks import strategies as experiments
 
-    console, file = Console(), _file(output, "strategies", smoke)
+    console, file = Console(), view.file_for(output, "strategies", smoke)
     cells = experiments.smoke_cells(seed) if smoke else experiments.cells(seed)
     declared = experiments.grid(
         cells[:: {"full": 1, "quick": 4}[_one_of("grid", grid, ("full", "quick"))]],
@@ -162,26 +174,13 @@ def strategies(
         rounds=1 if smoke else rounds,
         batches=(lambda workload: 1) if smoke else experiments.batches_per_round,
     )
-
-    def write(found: PointReport) -> None:
-        if file is not None:
-            harness.append(file, grids.point_records(declared, found))
-
-    with _progress(console) as progress:
-        task = progress.add_task("", total=len(declared.points))
-
-        def on_round(point: Point, done: int, total: int) -> None:
-            progress.update(task, description=f"{point.label}: round {done} of {total}")
-
-        def on_point(found: PointReport) -> None:
-            write(found)
-            progress.advance(task)
-
-        report = grids.measure_grid(declared, on_round=on_round, on_point=on_point, seconds_max=seconds)
+    report = view.measure_grid(declared, console, file, seconds_max=seconds)
     console.print(grids.render_grid(report))
-    if file is not None:
-        harness.append(file, [grids.grid_record(report)])
-    _draw(console, file, "strategies", lambda picture: plots.plot_grid(report, picture))
+    view.append(file, [grids.grid_record(report)])
+    bars, settings = experiments.bars(report), {"points": len(report.points), "grid": grid}
+    passed = smoke or view.show_bars("strategies", bars, console, file, seed=seed, settings=settings)
+    view.draw(console, file, "strategies", lambda picture: plots.plot_grid(report, picture))
+    view.finish([passed])
 
 
 @app.command("scaling")
@@ -203,17 +202,17 @@ def scaling(
     from tidegate.benchmarks import plots
     from tidegate.benchmarks import scaling as experiments
 
-    console, file = Console(), _file(output, "scaling", smoke)
+    console, file = Console(), view.file_for(output, "scaling", smoke)
     settings = replace(experiments.SETTINGS, cost_us=cost, seed=seed)
     if smoke:
         settings, rounds = replace(settings, cost_us=0.1, batch_events=400, keys=400), 1
     declared = experiments.experiment(
         _chosen(strategies), workers_max=workers or _cores(), pace=_pace(console), rounds=rounds, settings=settings
     )
-    report = _measure(declared, console)
-    passed = _show(report, console, file)
-    _draw(console, file, "scaling", lambda to: plots.plot_scaling(experiments.curves(report), declared.title, to))
-    _finish([passed])
+    report = view.measure(declared, console)
+    passed = view.show(report, console, file)
+    view.draw(console, file, "scaling", lambda to: plots.plot_scaling(experiments.curves(report), declared.title, to))
+    view.finish([passed])
 
 
 @app.command("dynamic")
@@ -230,13 +229,13 @@ def dynamic(
 
     Example: `tidegate bench dynamic --batches 5`
     """
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from tidegate.benchmarks import dynamic as experiments
     from tidegate.benchmarks import plots
     from tidegate.workloads.streaming_ledger import MORPHSTREAM
 
-    console, file = Console(), _file(output, "dynamic", smoke)
+    console, file = Console(), view.file_for(output, "dynamic", smoke)
     pace, base, toll_events = _pace(console), replace(MORPHSTREAM, seed=seed), 20_480
     if smoke:
         base, toll_events = replace(base, cost_us=0.1, batch_events=200, keys=300), 400
@@ -248,17 +247,111 @@ def dynamic(
             batch_events=toll_events, cost_us=base.cost_us, seed=seed, pace=pace, batches=batches
         ),
     }
-    slowdowns = {}
+    slowdowns, bars = {}, []
     for title, stream in streams.items():
         declared = experiments.experiment(
             title.replace(" ", "-"), title.capitalize(), stream, names, workers=workers or _cores(), rounds=rounds
         )
-        report = _measure(declared, console)
-        _show(report, console, file)
+        report = view.measure(declared, console)
+        view.show(report, console, file)
         slowdowns[title] = experiments.adaptive_beside_fixed(report)
+        bars.append(experiments.bar(report))
     ledger = streams["dynamic ledger"]
     console.print(experiments.render_stretches(ledger, rounds))
-    _draw(console, file, "dynamic", lambda picture: plots.plot_dynamic(ledger, rounds, slowdowns, picture))
+    settings = {title: asdict(stream.workload.settings) for title, stream in streams.items()}
+    passed = smoke or view.show_bars("dynamic", bars, console, file, seed=seed, settings=settings)
+    view.draw(console, file, "dynamic", lambda picture: plots.plot_dynamic(ledger, rounds, slowdowns, picture))
+    view.finish([passed])
+
+
+@app.command("groups")
+def groups(
+    workers: Workers = None,
+    strategies: Strategies = None,
+    rounds: Rounds = 9,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """Tolls in two groups that share no row: several strategies at once beside every single one.
+
+    Example: `tidegate bench groups --rounds 15`
+    """
+    from dataclasses import replace
+
+    from tidegate.benchmarks import groups as experiments
+    from tidegate.benchmarks import harness, plots
+    from tidegate.workloads.tolls import CALM_GROUP, HOT_GROUP
+
+    console, file = Console(), view.file_for(output, "groups", smoke)
+    hot, calm = replace(HOT_GROUP, seed=seed), replace(CALM_GROUP, seed=seed)
+    if smoke:
+        hot, calm = replace(hot, batch_events=400), replace(calm, batch_events=100, cost_us=0.1)
+        rounds = 1
+    declared = experiments.grid(
+        _chosen(strategies), hot=hot, calm=calm, pace=_pace(console), workers=workers or _cores(), rounds=rounds
+    )
+    (found,) = view.measure_grid(declared, console, file).points
+    console.print(harness.render(found.report))
+    console.print(harness.render(found.final))
+    bars, settings = [experiments.bar(found)], found.report.experiment.settings
+    passed = smoke or view.show_bars("groups", bars, console, file, seed=seed, settings=settings)
+    view.draw(console, file, "groups", lambda picture: plots.plot_groups(found, picture))
+    view.finish([passed])
+
+
+@app.command("graph")
+def graph(
+    batch_events: Annotated[int, typer.Option(min=1, max=GRAPH_EVENTS_MAX, help="Events in a graph.")] = 10_240,
+    rounds: Rounds = 15,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """What building the graph of a batch costs on one core: operations per second, and bytes for each.
+
+    Example: `tidegate bench graph --batch-events 40960`
+    """
+    from tidegate.benchmarks import graph as experiments
+
+    console, file = Console(), view.file_for(output, "graph", smoke)
+    keys = None
+    if smoke:
+        batch_events, rounds, keys = 200, 1, 300
+    measured = experiments.constructions(batch_events=batch_events, seed=seed, keys=keys)
+    declared = experiments.experiment(measured, rounds=rounds)
+    view.measure(declared, console)
+    results = [each.result(rounds) for each in measured]
+    console.print(experiments.render(declared.title, results, with_bars=not smoke))
+    view.append(file, experiments.records(results))
+    view.finish([smoke or bar.passed for found in results for bar in found.bars()])
+
+
+@app.command("peers")
+def peers(
+    rounds: Rounds = 5,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """Events per second, Arrow to Arrow, beside what MorphStream's released code came to on two cores.
+
+    Example: `tidegate bench peers --rounds 9`
+    """
+    from tidegate.benchmarks import peers as experiments
+
+    console, file = Console(), view.file_for(output, "peers", smoke)
+    batches, batch_events, keys = experiments.BATCHES, experiments.BATCH_EVENTS, experiments.KEYS
+    if smoke:
+        batches, batch_events, keys, rounds = 2, 200, 300, 1
+    results = []
+    for row in experiments.rows(seed=seed, pace=_pace(console), batch_events=batch_events, keys=keys):
+        declared = experiments.experiment(row, rounds=rounds, batches=batches)
+        results.append(experiments.Result(row, view.measure(declared, console)))
+        view.append(file, [experiments.result_record(results[-1])])
+    console.print(experiments.render(results, with_bars=not smoke))
+    bars = [] if smoke else [found.bar for found in results if found.bar is not None]
+    view.finish([bar.passed for bar in bars])
 
 
 def _cores() -> int:
@@ -289,15 +382,6 @@ def _pace(console: Console) -> float:
     return pace
 
 
-def _draw(console: Console, file: Path | None, name: str, draw: Callable[[Path], None]) -> None:
-    """The picture beside the records; without records it is drawn, and thrown away."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        picture = Path(folder) / "picture.png" if file is None else file.with_name(f"{name}.png")
-        draw(picture)
-    if file is not None:
-        console.print(f"picture: {picture}", style="dim", highlight=False)
-
-
 @contextmanager
 def _spark_and_folder() -> Iterator[tuple[SparkSession, Path]]:
     from tidegate.benchmarks.spark_pipeline import SESSION_CONFIG
@@ -310,81 +394,3 @@ def _spark_and_folder() -> Iterator[tuple[SparkSession, Path]]:
             yield started, Path(folder)
     finally:
         started.stop()
-
-
-def _run(declared: Experiment, file: Path | None) -> bool:
-    console = Console()
-    return _show(_measure(declared, console), console, file)
-
-
-def _measure(declared: Experiment, console: Console) -> Report:
-    from tidegate.benchmarks import harness
-
-    with _progress(console) as progress:
-        task = progress.add_task(f"{declared.name}: warming up", total=declared.rounds)
-
-        def on_round(done: int, total: int) -> None:
-            progress.update(task, description=f"{declared.name}: rounds", completed=done)
-
-        return harness.measure(declared, on_round=on_round)
-
-
-def _show(report: Report, console: Console, file: Path | None) -> bool:
-    from tidegate.benchmarks import harness
-
-    return harness.show(report, console, file)
-
-
-def _progress(console: Console) -> Progress:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=console, transient=True)
-
-
-def _show_memory(footprint: Footprint, seed: int, file: Path | None) -> bool:
-    from dataclasses import asdict
-
-    from tidegate.benchmarks import harness, memory
-
-    fits = footprint.resident_bytes <= memory.RESIDENT_BYTES_MAX
-    quick = footprint.load_seconds <= memory.LOAD_SECONDS_MAX
-    table = Table(
-        title=f"{footprint.rows:,} rows of two integers, loaded in a fresh process",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for heading in ("", "measured", "bar"):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    megabytes = {
-        "before loading": footprint.before_bytes,
-        "resident": footprint.resident_bytes,
-        "peak, input included": footprint.peak_bytes,
-    }
-    for name, size in megabytes.items():
-        bar = f"≤ {memory.RESIDENT_BYTES_MAX / 1e6:,.0f} MB {'✓' if fits else '✗'}" if name == "resident" else ""
-        table.add_row(name, f"{size / 1e6:,.0f} MB", bar)
-    bar = f"≤ {memory.LOAD_SECONDS_MAX:g} s {'✓' if quick else '✗'}"
-    table.add_row("load", f"{footprint.load_seconds:.2f} s", bar)
-    Console().print(table)
-    if file is not None:
-        values = asdict(footprint)
-        settings = {"rows": values.pop("rows")}
-        harness.append(file, [harness.record("memory", seed=seed, settings=settings, **values, passed=fits and quick)])
-    return fits and quick
-
-
-def _file(output: Path | None, name: str, smoke: bool) -> Path | None:
-    return None if smoke else output or Path("results") / f"{name}.jsonl"
-
-
-def _finish(passed: list[bool]) -> None:
-    if not all(passed):
-        Console(stderr=True).print("[red]a bar was missed[/red]")
-        raise typer.Exit(1)

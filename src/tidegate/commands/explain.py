@@ -8,7 +8,8 @@ functions run one by one:
     parametric    one that reads a row which it does not write waits for the previous write of that key
     logical       the operations of one transaction commit together or abort together
 
-Nothing is run and no state is needed: all of it is known from the source.
+Nothing is run and no state is needed: all of it is known from the source. A dataflow graph is drawn group by group,
+in the order in which they run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -36,6 +37,7 @@ from rich.text import Text
 from tidegate.foundation.errors import DefinitionError
 
 if TYPE_CHECKING:
+    from tidegate.api.dataflow import Dataflow
     from tidegate.api.transaction import Transaction
     from tidegate.operations.plan import Access, TransactionPlan
 
@@ -90,17 +92,35 @@ def explain(
     * `tidegate explain jobs/ledger.py:transfer`
 
     * `tidegate explain jobs/ledger.py --json`
+
+    * `tidegate explain tidegate.workloads.leaderboard:leaderboard` draws a dataflow graph
     """
-    found = [describe(transaction) for transaction in find_transactions(target)]
+    graphs = find_dataflows(target)
+    named_graph = len(graphs) == 1 and ":" in target
+    found = [] if named_graph else [describe(transaction) for transaction in find_transactions(target)]
     if as_json:
-        typer.echo(json.dumps([asdict(explanation) for explanation in found], indent=2))
+        typer.echo(json.dumps([*(asdict(e) for e in found), *(graph_as_data(g) for g in graphs)], indent=2))
         return
     console = Console()
     for explanation in found:
         console.print(_shown(explanation))
+    for graph in graphs:
+        console.print(_drawn(graph))
 
 
 # --- finding --------------------------------------------------------------------------------------
+
+
+def find_dataflows(target: str) -> list[Dataflow]:
+    """The dataflow graph that a target names, or all of a module."""
+    from tidegate.api.dataflow import Dataflow
+
+    place, separator, name = target.rpartition(":")
+    module = _load(place if separator else target)
+    there = {key: value for key, value in vars(module).items() if isinstance(value, Dataflow)}
+    if not separator:
+        return list(there.values())
+    return [there[name]] if name in there else []
 
 
 def find_transactions(target: str) -> list[Transaction]:
@@ -239,6 +259,17 @@ def _logical(operations: tuple[OperationView, ...]) -> Iterable[str]:
             yield f"operations {everyone} abort together if operation {number} fails"
 
 
+def graph_as_data(graph: Dataflow) -> dict[str, Any]:
+    """A dataflow graph as plain JSON values."""
+    return {
+        "dataflow": graph.name,
+        "atomic_batch": graph.atomic_batch,
+        "borders": [stream.name for stream in graph.borders],
+        "groups": [list(group) for group in graph.groups],
+        "edges": sorted(graph.edges),
+    }
+
+
 # --- showing --------------------------------------------------------------------------------------
 
 
@@ -252,6 +283,37 @@ def _shown(explanation: Explanation) -> RenderableType:
     parts += [_operation(number, operation) for number, operation in enumerate(explanation.operations, start=1)]
     parts.append(_dependencies(explanation))
     return Group(*parts, "")
+
+
+def _drawn(graph: Dataflow) -> RenderableType:
+    """A dataflow graph: one panel for each group, in the order in which they run, with the streams between."""
+    batch = graph.atomic_batch
+    taken = f"{batch} tuple{'s' if batch != 1 else ''}" if isinstance(batch, int) else f"tuples with equal {batch}"
+    heading = Text.assemble(("dataflow ", "dim"), (graph.name, "bold"), f"  an atomic batch is {taken}")
+    parts: list[RenderableType] = [heading]
+    borders = {stream.name for stream in graph.borders}
+    for number, group in enumerate(graph.members, start=1):
+        table = Table(box=None, padding=(0, 1), show_header=False)
+        for member in group:
+            source = getattr(member.on, "name", f"{member.on!r}")
+            emitted = ", ".join(stream.name for stream in member.emits)
+            kind = "trigger" if member.trigger else "border" if source in borders else "interior"
+            windows = ", ".join(f"{name}: {window!r}" for name, window in member.windows.items())
+            table.add_row(
+                Text(source, "cyan"), "──>", Text(member.__name__, "bold"), f"──> {emitted}" if emitted else "", kind
+            )
+            if windows:
+                table.add_row("", "", Text(windows, "dim"), "", "")
+        nested = "commit together" if len(group) > 1 else "a transaction of its own"
+        parts.append(Panel(table, title=f"{number}. {nested}", title_align="left", box=box.ROUNDED, expand=False))
+    outputs = sorted({stream.name for member in graph.transactions for stream in member.emits} - _consumed(graph))
+    if outputs:
+        parts.append(Text(f"outputs, taken with engine.take(): {', '.join(outputs)}"))
+    return Group(*parts, "")
+
+
+def _consumed(graph: Dataflow) -> set[str]:
+    return {getattr(member.on, "name", "") for member in graph.transactions}
 
 
 def _operation(number: int, operation: OperationView) -> Panel:

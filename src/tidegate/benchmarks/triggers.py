@@ -1,0 +1,68 @@
+"""What starting the next procedure costs: inside the engine, inside the transaction, or from a client that waits.
+
+For chains of one to ten steps:
+
+    client          one call for each step; the next one is made from the answer of the last
+    transactions    every step is a transaction, and its commit starts the next (a trigger of the partition engine)
+    triggers        all steps run inside the first transaction (triggers of the execution engine)
+
+After each round the counters of all three are compared with what the chain must come to.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import tidegate as tg
+from tidegate.benchmarks.harness import Experiment, Variant
+from tidegate.workloads.chains import chain_events, load_chain
+
+CLIENT, TRANSACTIONS, TRIGGERS = "client", "transactions", "triggers"
+LENGTHS = tuple(range(1, 11))
+BAR = 10.0
+"""How many times faster than a client the engine's own triggers must be, at the longest chain."""
+
+
+def experiment(length: int, *, batches: int, seed: int, rounds: int, bar: float | None = None) -> Experiment:
+    """The declaration: one chain length, three ways to go through it."""
+    events = chain_events(batches, seed)
+    total = pc.sum(events["value"]).as_py()
+    wanted = [{"id": n, "count": batches, "total": total + (n - 1) * batches} for n in range(1, length + 1)]
+
+    def engine_with(kind: str, procedures: bool) -> tuple[tg.Engine, Any]:
+        module = load_chain(length, kind)
+        return tg.Engine(module.procedures if procedures else [module.graph]), module
+
+    def by_client(prepared: tuple[tg.Engine, Any]) -> None:
+        engine, module = prepared
+        for value in events["value"].to_pylist():
+            for number, procedure in enumerate(module.procedures, 1):
+                value = engine.execute(procedure, counter=number, value=value).result
+
+    def by_graph(prepared: tuple[tg.Engine, Any]) -> pa.Table:
+        return prepared[0].run(events)
+
+    def verify(prepared: tuple[tg.Engine, Any], _: Any) -> None:
+        found = prepared[0].scan(prepared[1].Counter).to_pylist()
+        if found != wanted:
+            raise AssertionError(f"a chain of {length} came to {found}, not to {wanted}")
+
+    return Experiment(
+        name="triggers",
+        title=f"A chain of {length} procedures, {batches:,} batches of one tuple",
+        items=batches,
+        item="batch",
+        variants=[
+            Variant(CLIENT, prepare=partial(engine_with, TRANSACTIONS, True), run=by_client, verify=verify),
+            Variant(TRANSACTIONS, prepare=partial(engine_with, TRANSACTIONS, False), run=by_graph, verify=verify),
+            Variant(TRIGGERS, prepare=partial(engine_with, TRIGGERS, False), run=by_graph, verify=verify),
+        ],
+        bars={} if bar is None else {TRANSACTIONS: bar},
+        settings={"length": length, "batches": batches},
+        seed=seed,
+        rounds=rounds,
+    )

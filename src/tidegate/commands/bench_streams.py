@@ -1,0 +1,102 @@
+"""`tidegate bench` for dataflow graphs: leaderboard and triggers.
+
+Both compare the engine's own triggers with a client that calls one procedure after the other and waits.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tidegate.commands import bench_view as view
+
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds that count; one more runs first to warm up.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same events.")]
+Smoke = Annotated[bool, typer.Option("--smoke", help="Small sizes, no bars, no file: does it work at all?")]
+Output = Annotated[Path | None, typer.Option(help="Where JSON lines are added.", show_default="results/…")]
+
+
+def leaderboard(
+    votes: Annotated[int, typer.Option(min=1, help="Votes in one run, each an atomic batch.")] = 40_000,
+    rounds: Rounds = 5,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """A leaderboard as one nested transaction a vote, beside a client that calls the procedures and waits.
+
+    Twice: somebody leaves every 20,000 votes, as published, and every 1,000.
+
+    Example: `tidegate bench leaderboard --votes 100000`
+    """
+    from dataclasses import replace
+
+    from tidegate.benchmarks import leaderboard as experiments
+    from tidegate.benchmarks import stream_plots
+    from tidegate.workloads.leaderboard import FAST, PAPER
+
+    console, file = Console(), view.file_for(output, "leaderboard", smoke)
+    bar: float | None = experiments.BAR
+    if smoke:
+        votes, rounds, bar = 300, 1, None
+    passed, reports = [], []
+    for settings in (PAPER, FAST):
+        declared = experiments.experiment(replace(settings, seed=seed), votes=votes, rounds=rounds, bar=bar)
+        reports.append(view.measure(declared, console))
+        passed.append(view.show(reports[-1], console, file))
+    speed = votes / reports[0][experiments.GRAPH].seconds_median
+    console.print(f"  {speed:,.0f} batches of one vote a second on one core; required: {experiments.SPEED_BAR:,}")
+    view.draw(console, file, "leaderboard", lambda picture: stream_plots.plot_leaderboard(reports, picture))
+    view.finish([*passed, smoke or speed >= experiments.SPEED_BAR])
+
+
+def triggers(
+    batches: Annotated[int, typer.Option(min=1, help="Tuples that go through a chain, each an atomic batch.")] = 5_000,
+    rounds: Rounds = 3,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """Chains of 1 to 10 procedures: started by commits, inside one transaction, or by a client that waits.
+
+    Example: `tidegate bench triggers --batches 20000`
+    """
+    from tidegate.benchmarks import stream_plots
+    from tidegate.benchmarks import triggers as experiments
+
+    console, file = Console(), view.file_for(output, "triggers", smoke)
+    lengths = experiments.LENGTHS
+    if smoke:
+        batches, rounds, lengths = 50, 1, (1, 2)
+    passed, reports = [], {}
+    for length in lengths:
+        bar = experiments.BAR if length == max(lengths) and not smoke else None
+        declared = experiments.experiment(length, batches=batches, seed=seed, rounds=rounds, bar=bar)
+        reports[length] = view.measure(declared, console)
+        passed.append(view.show(reports[length], console, file))
+    view.draw(console, file, "triggers", lambda picture: stream_plots.plot_triggers(reports, picture))
+    view.finish(passed)
+
+
+def windows(
+    inserts: Annotated[int, typer.Option(min=1, help="Tuples that enter a full window in one run.")] = 200_000,
+    rounds: Rounds = 7,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """A window of 100,000 rows that slides by one, beside one of 100: what a row costs, with all aggregates.
+
+    Example: `tidegate bench windows --inserts 1000000`
+    """
+    from tidegate.benchmarks import windows as experiments
+
+    bar: float | None = experiments.BAR
+    sizes = (experiments.SMALL, experiments.LARGE)
+    if smoke:
+        inserts, rounds, bar, sizes = 500, 1, None, (10, 100)
+    declared = experiments.experiment(sizes, inserts=inserts, seed=seed, rounds=rounds, bar=bar)
+    view.finish([view.run(declared, view.file_for(output, "windows", smoke))])

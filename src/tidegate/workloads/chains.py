@@ -1,0 +1,86 @@
+"""Chains of small procedures, to measure what starting the next one costs.
+
+    transactions    step_1 commits, which starts step_2, and so on: each is a transaction of its own
+    triggers        step_1 runs, and steps 2 to n inside it, as parts of the same transaction
+    procedures      the same steps as plain transactions, for a client that calls one after the other
+
+Every step adds one to a row of its own and passes on how far it came. The functions are written out to a module of
+their own, because a chain may have any length and the compiler reads source.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.workloads.written import load_source
+
+_HEAD = '''\
+import tidegate as tg
+
+
+@tg.table(key="id")
+class Counter:
+    """How often a step ran, and the sum of what it was given."""
+
+    id: int
+    count: int = 0
+    total: int = 0
+
+'''
+
+_STEP = """
+s{n} = tg.stream("s{n}", counter_{n}=int, value=int)
+"""
+
+_FLOWING = '''
+
+@tg.{decorator}(on=s{n}{emits})
+def step_{n}(counter_{n}: Counter, value: int):
+    """Step {n}."""
+    counter_{n}.count += 1
+    counter_{n}.total += value
+{emit}'''
+
+_PLAIN = '''
+
+@tg.transaction
+def call_{n}(counter: Counter, value: int) -> int:
+    """Step {n}, called from outside."""
+    counter.count += 1
+    counter.total += value
+    return value + 1
+'''
+
+
+def chain_source(length: int, kind: str) -> str:
+    """The module of a chain; `kind` is "transactions" or "triggers"."""
+    parts = [_HEAD, *(_STEP.format(n=n) for n in range(1, length + 1))]
+    for n in range(1, length + 1):
+        last = n == length
+        parts.append(
+            _FLOWING.format(
+                n=n,
+                decorator="transaction" if n == 1 or kind == "transactions" else "trigger",
+                emits="" if last else f", emits=[s{n + 1}]",
+                emit="" if last else f"    tg.emit(s{n + 1}, counter_{n + 1}={n + 1}, value=value + 1)\n",
+            )
+        )
+        parts.append(_PLAIN.format(n=n))
+    steps = ", ".join(f"step_{n}" for n in range(1, length + 1))
+    calls = ", ".join(f"call_{n}" for n in range(1, length + 1))
+    parts.append(f'\n\ngraph = tg.dataflow([{steps}], name="chain")\nprocedures = [{calls}]\n')
+    return "".join(parts)
+
+
+def load_chain(length: int, kind: str = "transactions") -> ModuleType:
+    """The module of a chain: `graph`, `procedures` and `Counter`."""
+    return load_source(f"tidegate_chain_{kind}_{length}", chain_source(length, kind))
+
+
+def chain_events(count: int, seed: int = 1) -> pa.Table:
+    """Tuples for the first step."""
+    values = np.random.default_rng(seed).integers(0, 1_000, count)
+    return pa.table({"counter_1": np.ones(count, np.int64), "value": values})
