@@ -12,7 +12,7 @@ tg.Decision                         one exact way to schedule a batch, where "ad
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate.api.control import Abort, abort, delete, looking_up, lookup, require
+from tidegate.api.control import Abort, abort, delete, history, looking_up, lookup, remembering, require
 from tidegate.api.dataflow import Dataflow, dataflow
 from tidegate.api.stream import Stream, collecting, emit, stream
 from tidegate.api.table import table
@@ -63,8 +63,10 @@ __all__ = [
     "dataflow",
     "delete",
     "emit",
+    "history",
     "looking_up",
     "lookup",
+    "remembering",
     "require",
     "stream",
     "table",

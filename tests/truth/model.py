@@ -322,7 +322,8 @@ class Model:
         return self.state.windows[window].visible
 
     def waiting(self, stream: Stream) -> list[Fields]:
-        return [tuple_of(stream, event) for event in self.open[stream.name]]
+        """The events that wait, as they came."""
+        return [{name: event[name] for name in stream.fields} for event in self.open[stream.name]]
 
     def take(self, stream: Stream) -> list[Fields]:
         """What was emitted into an output, with the number of its batch; forgets it."""
@@ -376,7 +377,7 @@ class Model:
             return Outcome(False, faults[0], None, faults)
         saved = self.state.copied()
         try:
-            outcome = Outcome(True, None, self._call(procedure, event, {}))
+            outcome = Outcome(True, None, self._call(procedure, event, {}, True))
         except Failed as failed:
             self.state = saved
             outcome = Outcome(False, str(failed), None)
@@ -433,11 +434,17 @@ class Model:
                 for trigger in graph.members:
                     if trigger.on is window:
                         ran[trigger] += 1
-                        self._call(trigger, fields, {window: True})
-        return self._call(member, fields, slid)
+                        self._call(trigger, fields, {window: True}, False)
+        has_result = member is next(m for group in graph.groups() for m in group if m.on is member.on)
+        return self._call(member, fields, slid, has_result and member.on in graph.borders())
 
-    def _call(self, procedure: Procedure, fields: Mapping[str, Any], slid: Mapping[Window, bool]) -> Any:
-        """The function on rows taken out of the dicts; they are put back when it has returned."""
+    def _call(
+        self, procedure: Procedure, fields: Mapping[str, Any], slid: Mapping[Window, bool], has_result: bool
+    ) -> Any:
+        """The function on rows taken out of the dicts; they are put back when it has returned.
+
+        What it returns must fit its type only if it becomes somebody's result.
+        """
         rows: dict[tuple[str, Key], Row] = {}
         arguments: list[Any] = []
         for name, kind, is_list in procedure.parameters:
@@ -454,7 +461,8 @@ class Model:
                 arguments.append([fresh(item) for item in value] if is_list else fresh(value))
         try:
             with self.sink(self._emit):
-                result = stored(procedure.function(*arguments), procedure.returns)
+                result = procedure.function(*arguments)
+                result = stored(result, procedure.returns) if has_result else None
         except Abort as abort:
             raise Failed(str(abort)) from abort
         except Exception as error:
@@ -491,9 +499,8 @@ def carried(value: Any, kind: type) -> Any:
         return stored(value, kind)
     if isinstance(value, Row):
         value = tuple(value.__dict__[part] for part in kind._key)
-        value = value[0] if len(value) == 1 else value
-    if isinstance(value, tuple):
-        value = dict(zip(kind._key, value, strict=True))
-    if isinstance(value, dict):
-        return {part: stored(value[part], kind._fields[part]) for part in kind._key}
-    return stored(value, kind._fields[kind._key[0]])
+    elif isinstance(value, dict):
+        value = tuple(value[part] for part in kind._key)
+    parts = value if isinstance(value, tuple) else (value,)
+    key = normal(tuple(stored(part, kind._fields[name]) for name, part in zip(kind._key, parts, strict=True)))
+    return key[0] if len(key) == 1 else dict(zip(kind._key, key, strict=True))

@@ -106,7 +106,7 @@ class GraphBodies(Bodies):
         choose = self.choices
         rounds = choose.weighted([(8, 1), (2, 2), (1, 3)])
         rounds = rounds if self.emits_left > rounds else 1
-        if self.emits_left < 1:
+        if self.emits_left < 1 and stream.name in self.emitted:
             return self.write("pass")
         self.emits_left -= rounds
         self.emitted[stream.name] = self.emitted.get(stream.name, 0) + rounds

@@ -1,4 +1,4 @@
-"""The verbs inside a transaction: `require`, `abort`, `delete`, `lookup`.
+"""The verbs inside a transaction: `require`, `abort`, `delete`, `lookup`, `history`.
 
 In plain Python they do what they say: `require` and `abort` raise `Abort`, `delete` empties the
 row object. The compiler knows them by identity and turns them into outcomes and writes.
@@ -7,13 +7,15 @@ row object. The compiler knows them by identity and turns them into outcomes and
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
 Row = TypeVar("Row")
 Finder = Callable[[type, Any], Any]
+Rememberer = Callable[[Any, int], Sequence[Any]]
 _finder: ContextVar[Finder | None] = ContextVar("finder", default=None)
+_rememberer: ContextVar[Rememberer | None] = ContextVar("rememberer", default=None)
 
 
 class Abort(Exception):
@@ -79,3 +81,27 @@ def looking_up(finder: Finder) -> Iterator[None]:
         yield
     finally:
         _finder.reset(token)
+
+
+def history(row: Any, *, last: int) -> Sequence[Any]:
+    """The states that a row had in the last units of time, the newest first; each has the row's fields and `time`.
+
+    A state begins when a transaction commits that changed the row, at that transaction's time: the parameter that
+    `@tg.transaction(time="ts")` names. What is given are states with `now - last < time <= now`, where now is the time
+    of the transaction that asks. Every transaction that writes the table must say its time. States are kept as long as
+    some transaction of the program may ask for them, counted from the latest time seen, and no longer.
+    """
+    rememberer = _rememberer.get()
+    if rememberer is None:
+        raise LookupError("tg.history: nobody remembers; open `with tg.remembering(rememberer):` around the call")
+    return rememberer(row, last)
+
+
+@contextlib.contextmanager
+def remembering(rememberer: Rememberer) -> Iterator[None]:
+    """While this is open, plain functions' `history` asks `rememberer(row, last)` for a list of states."""
+    token = _rememberer.set(rememberer)
+    try:
+        yield
+    finally:
+        _rememberer.reset(token)

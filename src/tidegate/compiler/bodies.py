@@ -31,10 +31,11 @@ class TransactionCompiler(FunctionCompiler):
         annotation: Any,
         windows: tuple[WindowParameter, ...] = (),
         emits: tuple[StreamLayout, ...] = (),
+        time: str = "",
     ) -> None:
         types = {parameter.name: _type(parameter) for parameter in parameters}
         types |= {window.name: WindowOf(window) for window in windows}
-        super().__init__(source, types, Unit(generated_name(source.function.__name__), emits=emits))
+        super().__init__(source, types, Unit(generated_name(source.function.__name__), emits=emits, time=time))
         self.unit.compiling.append(source.function)
         self.declared = annotation is not UNKNOWN
         self.result: ResultType | None = None

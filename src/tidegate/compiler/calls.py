@@ -15,13 +15,13 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidegate.api.control import Abort, abort, delete, lookup, require
+from tidegate.api.control import Abort, abort, delete, history, lookup, require
 from tidegate.api.stream import emit
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.expressions import Expressions, list_parts
 from tidegate.compiler.numbers import INTERPRET
 from tidegate.compiler.source import MISSING
-from tidegate.compiler.types import MIXED, Row, RowList, Term, Type, ValueList, WindowOf, WindowRow, describe
+from tidegate.compiler.types import MIXED, HistoryOf, Row, RowList, Term, Type, ValueList, WindowOf, WindowRow, describe
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import ESCAPE
 
@@ -43,6 +43,14 @@ class Calls(Expressions):
         """tg.lookup(Table, key)."""
 
     @abc.abstractmethod
+    def remember(self, node: ast.Call) -> Term:
+        """tg.history(row, last=...)."""
+
+    @abc.abstractmethod
+    def each_state(self, term: Term) -> contextlib.AbstractContextManager[Term]:
+        """A loop over the states of a row, the newest first."""
+
+    @abc.abstractmethod
     def window_call(self, term: Term, function: str, node: ast.Call) -> Term:
         """window.sum("field") and its like."""
 
@@ -62,6 +70,8 @@ class Calls(Expressions):
             self.refuse(node, f"{name!r} is a value, not a function")
         if target is lookup:
             return self.look_up(node)
+        if target is history:
+            return self.remember(node)
         known = _KNOWN.get(target) if _hashable(target) else None
         if known is not None:
             if node.keywords:
@@ -137,6 +147,11 @@ class Calls(Expressions):
             counter = self.fresh()
             with self.block(f"for {counter} in range({', '.join(bounds)}):"):
                 self.assign_target(target, [Term(counter, Kind.INT)], node, private)
+                yield
+            return
+        if isinstance(iterable, ast.Call) and called is history:
+            with self.each_state(self.value(iterable)) as state:
+                self.assign_target(target, [state], node, private)
                 yield
             return
         parts: list[ast.expr] = [iterable]
@@ -257,6 +272,11 @@ def _length(calls: Calls, node: ast.Call) -> Term:
     if len(node.args) != 1:
         calls.refuse(node, "len() takes one argument")
     term = calls.value(node.args[0])
+    if isinstance(term.type, HistoryOf):
+        count = calls.keep("0")
+        with calls.each_state(term):
+            calls.emit(f"{count} = {count} + 1")
+        return Term(count, Kind.INT)
     if not isinstance(term.type, RowList | ValueList | WindowOf):
         calls.refuse(node, f"len() of {describe(term.type)} cannot be compiled", INTERPRET)
     return Term(calls.length_of(term), Kind.INT)

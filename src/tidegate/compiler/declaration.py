@@ -20,14 +20,15 @@ from tidegate.compiler.transactions import Streaming, compile_transaction
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
 from tidegate.operations.flow import WindowParameter
-from tidegate.operations.plan import TransactionPlan
+from tidegate.operations.layout import Kind
+from tidegate.operations.plan import TransactionPlan, ValueParameter
 
 
 @overload
 def transaction(function: Callable[..., Any]) -> Transaction: ...
 @overload
 def transaction(
-    *, compiled: bool = True, on: Stream | None = None, emits: Sequence[Stream] = ()
+    *, compiled: bool = True, on: Stream | None = None, emits: Sequence[Stream] = (), time: str = ""
 ) -> Callable[[Callable[..., Any]], Transaction]: ...
 def transaction(
     function: Callable[..., Any] | None = None,
@@ -35,6 +36,7 @@ def transaction(
     compiled: bool = True,
     on: Stream | None = None,
     emits: Sequence[Stream] = (),
+    time: str = "",
 ) -> Transaction | Callable[[Callable[..., Any]], Transaction]:
     """Declare a transaction: a plain function whose signature is its read and write set.
 
@@ -47,6 +49,7 @@ def transaction(
             compiled. False runs it as plain Python: anything goes, about a hundred times slower.
         on: the stream whose tuples start it, for a step of a dataflow graph: its fields are the parameters.
         emits: the streams that it may `tg.emit` into.
+        time: the int parameter that carries its own time; needed where the program asks for `tg.history`.
 
     Returns:
         The transaction, still callable as the plain function on plain rows.
@@ -54,13 +57,13 @@ def transaction(
     names = sys._getframe(1).f_locals
 
     def declare(declared: Callable[..., Any]) -> Transaction:
-        return _declare(declared, compiled, names, _Flowing(on, tuple(emits)))
+        return _declare(declared, compiled, names, _Flowing(on, tuple(emits), time=time))
 
     return declare if function is None else declare(function)
 
 
 def trigger(
-    *, on: Stream | Window, emits: Sequence[Stream] = (), compiled: bool = True
+    *, on: Stream | Window, emits: Sequence[Stream] = (), compiled: bool = True, time: str = ""
 ) -> Callable[[Callable[..., Any]], Transaction]:
     """Declare a trigger: a step that runs inside another transaction, as a part of it.
 
@@ -69,11 +72,12 @@ def trigger(
             the transaction that has the window, whenever that slides, with the fields of the tuple that made it.
         emits: the streams that it may `tg.emit` into.
         compiled: False runs it as plain Python.
+        time: the int parameter that carries its own time, as for a transaction.
     """
     names = sys._getframe(1).f_locals
 
     def declare(declared: Callable[..., Any]) -> Transaction:
-        return _declare(declared, compiled, names, _Flowing(on, tuple(emits), trigger=True))
+        return _declare(declared, compiled, names, _Flowing(on, tuple(emits), trigger=True, time=time))
 
     return declare
 
@@ -85,6 +89,7 @@ class _Flowing:
     on: Stream | Window | None = None
     emits: tuple[Stream, ...] = ()
     trigger: bool = False
+    time: str = ""
 
 
 def _declare(function: Callable[..., Any], compiled: bool, names: Any, flowing: _Flowing) -> Transaction:
@@ -97,10 +102,13 @@ def _declare(function: Callable[..., Any], compiled: bool, names: Any, flowing: 
 
     signature = read_parameters(function, place, names, streaming=flowing.on is not None)
     streaming = _streaming(signature, flowing, refuse)
+    timed = [p for p in signature.parameters if p.name == flowing.time]
+    if flowing.time and not (timed and isinstance(timed[0], ValueParameter) and timed[0].kind is Kind.INT):
+        refuse(f"time={flowing.time!r} is not an int parameter of it", "name the parameter that carries its time")
     plan = None
     if compiled:
         try:
-            plan = compile_transaction(function, place, signature.parameters, signature.result, streaming)
+            plan = compile_transaction(function, place, signature.parameters, signature.result, streaming, flowing.time)
         except (OSError, SyntaxError) as error:
             warnings.warn(
                 f"{place.file}:{place.line}: the source of transaction {function.__name__!r} cannot be read "
@@ -109,7 +117,8 @@ def _declare(function: Callable[..., Any], compiled: bool, names: Any, flowing: 
             )
     if plan is None:
         plan = _interpreted(function, place, signature.parameters, signature.result)
-        plan = dataclasses.replace(plan, windows=streaming.windows if streaming is not None else ())
+        windows = streaming.windows if streaming is not None else ()
+        plan = dataclasses.replace(plan, windows=windows, time=flowing.time)
     classes = signature.classes | {found.__name__: found for found in plan.lookup_classes}
     return Transaction(function, plan, classes, flowing.on, flowing.emits, signature.windows, flowing.trigger)
 

@@ -74,6 +74,7 @@ class StepWriter:
             for table in (plans[member.transaction].lookups if member.border else plans[member.transaction].tables)
         ]
         self.indexed = tuple(dict.fromkeys(looked_up))
+        self.keeps = dict(flows.remembered)
 
     # --- names ---------------------------------------------------------------------------------------------
 
@@ -89,7 +90,13 @@ class StepWriter:
         for table in self.journalled:
             name = table.name
             columns = [f"j{column_array(name, column.name)}" for column in table.value_columns]
-            journals += [f"jn_{name}", f"jr_{name}", f"je_{name}", *columns, f"tn_{name}", f"tt_{name}", f"tm_{name}"]
+            journals += [f"jn_{name}", f"jr_{name}", f"jt_{name}", f"je_{name}", *columns]
+            journals += [f"tn_{name}", f"tt_{name}", f"tm_{name}"]
+        histories: list[str] = []
+        for table in self.tables:
+            if table.name in self.keeps:
+                own = [f"{prefix}_{table.name}" for prefix in ("hs", "hh", "hl", "hp", "ht", "hr", "he")]
+                histories += [*own, *(f"h{column_array(table.name, column.name)}" for column in table.value_columns)]
         borders = [number for flow in self.flows.flows for number in flow.borders]
         return {
             "rows": [n for i, b in enumerate(self.rows) for n in binding_arrays("rows", i, b)],
@@ -101,6 +108,7 @@ class StepWriter:
             "indexes": [n for t in self.indexed for n in (f"ix_{t.name}", f"want_{t.name}", f"fwant_{t.name}")],
             "streams": streams,
             "journals": journals,
+            "histories": histories,
             "windows": ["wheap", "wjournal", "wstate", "wbases", "wwords", "wwords_floats", "wscratch"],
             "state": [
                 "literals",
@@ -125,6 +133,7 @@ class StepWriter:
     def constants(self) -> str:
         """Constants that bodies name: tables by their number, and which part of a window answers which question."""
         lines = [f"number_of_{table.name} = {number}" for number, table in enumerate(self.tables)]
+        lines += [f"keep_{name} = {keep}" for name, keep in self.keeps.items()]
         for member in self.flows.members:
             plan = self.plans[member.transaction]
             for parameter, function, field in plan.aggregates:
@@ -157,7 +166,8 @@ class StepWriter:
                 passed[f"p_{parameter.name}"] = self._field(member, parameter.name, 0, position)
         for parameter in plan.parameters:
             if isinstance(parameter, RowParameter) and parameter.name in plan.written:
-                body += self._push(parameter.table, f"r_{parameter.name}")
+                now = self._field(member, plan.time, 0, position) if plan.time else "0"
+                body += self._push(parameter.table, f"r_{parameter.name}", now)
         body += self._windows(number, member, plan, position)
         for window in plan.windows:
             found = self._window_number(member, window.name)
@@ -232,7 +242,7 @@ class StepWriter:
             self.reasons.append(text)
         return self._first_reason + self.reasons.index(text) + 1
 
-    def _push(self, table: TableLayout, row: str) -> list[str]:
+    def _push(self, table: TableLayout, row: str, now: str) -> list[str]:
         """Journal a row before it is written."""
         name = table.name
         lines = [
@@ -241,6 +251,7 @@ class StepWriter:
             f"        control[{WHICH}] = {self.tables.index(table)}",
             f"        return {ROOM - JOURNAL_FULL}",
             f"    jr_{name}[m] = {row}",
+            f"    jt_{name}[m] = {now}",
             f"    je_{name}[m] = e_{name}[{row}]",
         ]
         for column in table.value_columns:

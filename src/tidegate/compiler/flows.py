@@ -16,6 +16,7 @@ from tidegate.operations.flow import (
     ACTIVE,
     DONE,
     GROUP,
+    HISTORY_FULL,
     LOG_FULL,
     LOGGED,
     PLAIN_EVENT,
@@ -44,7 +45,7 @@ class FlowWriter(StepWriter):
 
     def text(self) -> str:
         """All functions."""
-        parts: list[str] = []
+        parts = [self._remember(table) for table in self.journalled if table.name in self.keeps]
         ordered = sorted(enumerate(self.flows.members), key=lambda found: found[1].on_window < 0)
         parts += [self._step(number) for number, member in ordered if self.plans[member.transaction].compiled]
         number = 0
@@ -95,6 +96,13 @@ class FlowWriter(StepWriter):
                 f"        control[{WHICH}] = {self.tables.index(table)}",
                 f"        s = {ROOM - TOUCHED_FULL}",
             ]
+            if table.name in self.keeps:
+                body += [
+                    f"    if s == 0 and hs_{table.name}[1] - hs_{table.name}[0] + jn_{table.name}[0] > "
+                    f"ht_{table.name}.shape[0]:",
+                    f"        control[{WHICH}] = {self.tables.index(table)}",
+                    f"        s = {ROOM - HISTORY_FULL}",
+                ]
         body += ["    if s != 0:", *self._take_back(tables, emitted, windowed)]
         body += ["    else:", *self._keep(group, tables, emitted, windowed, flow)]
         body += self._record(number, [m for m, _ in members], flow)
@@ -135,6 +143,8 @@ class FlowWriter(StepWriter):
         lines = []
         for table in tables:
             name = table.name
+            if name in self.keeps:
+                lines.append(f"        remember_{name}(env)")
             lines += [
                 f"        touch(jr_{name}, jn_{name}, tm_{name}, tt_{name}, tn_{name})",
                 f"        jn_{name}[0] = 0",
@@ -149,6 +159,48 @@ class FlowWriter(StepWriter):
                     f"            b_{name}[p] = control[{ROUNDS + flow}]",
                 ]
         return lines or ["        pass"]
+
+    def _remember(self, table: TableLayout) -> str:
+        """A function that notes the states of the rows that a group changed.
+
+        Entry by entry: the first of a row tells whether it changed, the last one when.
+        """
+        name = table.name
+        columns = [column_array(name, column.name) for column in table.value_columns]
+        changed = [f"je_{name}[m] != e_{name}[slot]"]
+        changed += [f"(j{c}[m] != {c}[slot] and (j{c}[m] == j{c}[m] or {c}[slot] == {c}[slot]))" for c in columns]
+        body = [
+            f"    for m in range(jn_{name}[0]):",
+            f"        slot = jr_{name}[m]",
+            f"        if hl_{name}[slot] == 0:",
+            f"            hl_{name}[slot] = m + 1 if {' or '.join(changed)} else -m - 1",
+            "        else:",
+            f"            hl_{name}[slot] = m + 1 if hl_{name}[slot] > 0 else -m - 1",
+            f"    for m in range(jn_{name}[0]):",
+            f"        slot = jr_{name}[m]",
+            f"        last = hl_{name}[slot]",
+            "        if last != m + 1 and last != -m - 1:",
+            "            continue",
+            f"        hl_{name}[slot] = 0",
+            "        if last < 0:",
+            "            continue",
+            f"        place = hs_{name}[1] & (ht_{name}.shape[0] - 1)",
+            f"        hp_{name}[place] = hh_{name}[slot]",
+            f"        ht_{name}[place] = jt_{name}[m]",
+            f"        hr_{name}[place] = slot",
+            f"        he_{name}[place] = e_{name}[slot]",
+            *(f"        h{c}[place] = {c}[slot]" for c in columns),
+            f"        hs_{name}[1] += 1",
+            f"        hh_{name}[slot] = hs_{name}[1]",
+            f"        if jt_{name}[m] > hs_{name}[2]:",
+            f"            hs_{name}[2] = jt_{name}[m]",
+            f"    while hs_{name}[0] < hs_{name}[1]:",
+            f"        if ht_{name}[hs_{name}[0] & (ht_{name}.shape[0] - 1)] > hs_{name}[2] - keep_{name}:",
+            "            break",
+            f"        hs_{name}[0] += 1",
+            "    return 0",
+        ]
+        return "\n".join([f"@generated\ndef remember_{name}(env):", *self._unpack(body), *body])
 
     def _record(self, number: int, members: list[int], flow: int) -> list[str]:
         lines = [f"    if control[{RECORD}] != 0 and s >= 0:"]

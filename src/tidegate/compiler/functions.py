@@ -18,9 +18,11 @@ from tidegate.compiler.statements import ALWAYS, Statements, zero
 from tidegate.compiler.types import (
     MIXED,
     NOTHING,
+    HistoryOf,
     Nothing,
     Row,
     RowList,
+    StateOf,
     Term,
     Type,
     ValueList,
@@ -111,7 +113,7 @@ class FunctionCompiler(Statements):
         if isinstance(term.type, ValueList) and self.unit.top_used and name not in self.flagged:
             self.keep_list(name, term, node)
             return
-        if isinstance(term.type, RowList | ValueList | WindowOf | Nothing):
+        if isinstance(term.type, RowList | ValueList | WindowOf | HistoryOf | Nothing):
             self.refuse(node, f"{describe(term.type)} cannot be kept in the variable {name!r}")
         known = self.types.setdefault(name, term.type)
         if known != term.type:
@@ -160,8 +162,10 @@ class FunctionCompiler(Statements):
 
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
         """Call another function of the user's, compiled for these argument types."""
-        if any(isinstance(term.type, WindowOf | WindowRow) for term in arguments):
-            self.refuse(node, "a window cannot be given to a helper function", "give it the numbers it needs")
+        if any(isinstance(term.type, WindowOf | WindowRow | HistoryOf | StateOf) for term in arguments):
+            self.refuse(
+                node, "a window or a history cannot be given to a helper function", "give it the numbers it needs"
+            )
         if function in self.unit.compiling:
             self.refuse(node, f"{function.__name__}() calls itself, which cannot be compiled")
         key = (function, *(term.type for term in arguments))

@@ -58,8 +58,9 @@ def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) 
         )
         borders = tuple(numbers[stream.name] for stream in dataflow.borders)
         flows.append(FlowPlan(dataflow.name, groups, borders, dataflow.atomic_batch))
+    remembered = _remembered(transactions)
     for number, transaction in enumerate(transactions):
-        if transaction.on is None and transaction.plan.lookups:
+        if transaction.on is None and (transaction.plan.lookups or remembered):
             streams[transaction.__name__] = _arguments(transaction)
             consumed.add(transaction.__name__)
             plans.append(MemberPlan(number, len(streams) - 1, border=True))
@@ -71,7 +72,27 @@ def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) 
         owners=tuple(owners),
         members=tuple(plans),
         flows=tuple(flows),
+        remembered=tuple(remembered.items()),
     )
+
+
+def _remembered(transactions: Sequence[Transaction]) -> dict[str, int]:
+    """The tables whose rows' earlier states are kept, and how far back; who writes them must say when."""
+    keeps: dict[str, int] = {}
+    for transaction in transactions:
+        for table, last in transaction.plan.histories:
+            keeps[table.name] = max(last, keeps.get(table.name, 0))
+    for transaction in transactions:
+        plan = transaction.plan
+        written = {p.table.name for p in plan.parameters if isinstance(p, RowParameter) and p.name in plan.written}
+        for name in sorted((written | set(plan.lookup_writes)) & set(keeps)):
+            if not plan.time:
+                raise DefinitionError(
+                    f"transaction {plan.name!r} writes {name}, of which the program asks for earlier states "
+                    f'(tg.history), and does not say its time; write @tg.transaction(time="...") with the name of '
+                    "the int parameter that carries it"
+                )
+    return keeps
 
 
 def _arguments(transaction: Transaction) -> StreamLayout:
@@ -80,8 +101,8 @@ def _arguments(transaction: Transaction) -> StreamLayout:
     for parameter in transaction.plan.parameters:
         if parameter.many:
             raise DefinitionError(
-                f"transaction {transaction.__name__!r}: parameter {parameter.name!r} is a list, and it looks rows up; "
-                "both together are not possible: look the rows of the list up as well, or say compiled=False"
+                f"transaction {transaction.__name__!r}: parameter {parameter.name!r} is a list, and it looks rows "
+                "up, or the program asks for histories; lists are not possible there: use tg.lookup for each row"
             )
         if isinstance(parameter, RowParameter):
             fields.append(StreamField(parameter.name, None, parameter.table))

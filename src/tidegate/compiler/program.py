@@ -100,8 +100,8 @@ def build_program(transactions: Sequence[Transaction | Dataflow] | Transaction |
             raise DefinitionError(f"two transactions of the program are named {name!r}; rename one")
     functions = tuple(transaction.__wrapped__ for transaction in members)
     dataflows = [part for part in transactions if isinstance(part, Dataflow)]
-    looking_up = any(plan.lookups for plan in plans)
-    graphs = lay_out(dataflows, members) if dataflows or looking_up else None
+    as_graphs = any(plan.lookups or plan.histories for plan in plans)
+    graphs = lay_out(dataflows, members) if dataflows or as_graphs else None
     return Program(link(plans, graphs), functions, classes)
 
 

@@ -47,8 +47,9 @@ class ObservedBody(TransactionCompiler):
         annotation: Any,
         windows: tuple[WindowParameter, ...] = (),
         emits: tuple[StreamLayout, ...] = (),
+        time: str = "",
     ) -> None:
-        super().__init__(source, parameters, annotation, windows, emits)
+        super().__init__(source, parameters, annotation, windows, emits, time)
         self.signature = parameters
         self.pieces = list_pieces(source.tree.body)
         self.parts = list_pieces(source.tree.body, inside_loops=True)

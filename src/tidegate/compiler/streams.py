@@ -9,13 +9,15 @@ and journalled before anything may write it.
 from __future__ import annotations
 
 import ast
+import contextlib
+from collections.abc import Iterator
 
 from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
 from tidegate.compiler.calls import Calls
 from tidegate.compiler.expressions import list_parts
 from tidegate.compiler.numbers import INTERPRET
-from tidegate.compiler.types import Row, Term, ValueList, WindowOf, WindowRow, describe
+from tidegate.compiler.types import HistoryOf, Row, StateOf, Term, ValueList, WindowOf, WindowRow, describe
 from tidegate.compiler.unit import Unit
 from tidegate.operations.flow import (
     JOURNAL_FULL,
@@ -101,11 +103,73 @@ class Streaming(Calls):
             self.emit(f"{self.array('control')}[{WHICH}] = number_of_{name}")
             self.leave(str(ROOM - JOURNAL_FULL))
         self.emit(f"jr_{name}[{place}] = {row}")
+        self.emit(f"{self.array(f'jt_{name}')}[{place}] = {self.now()}")
         self.emit(f"{self.array(f'je_{name}')}[{place}] = {self.array(f'e_{name}')}[{row}]")
         for column in table.value_columns:
             array = column_array(name, column.name)
             self.emit(f"{self.array(f'j{array}')}[{place}] = {self.array(array)}[{row}]")
         self.emit(f"jn_{name}[0] = {place} + 1")
+
+    # --- earlier states of rows -----------------------------------------------------------------------------
+
+    def now(self) -> str:
+        """Code for the transaction's own time; 0 where it has none."""
+        return f"p_{self.unit.time}" if self.unit.time else "0"
+
+    def remember(self, node: ast.Call) -> Term:
+        """tg.history(row, last=...)."""
+        match node:
+            case ast.Call(args=[row_node], keywords=[ast.keyword(arg="last", value=wanted)]):
+                pass
+            case _:
+                self.refuse(node, "history() takes a row, and last= by name")
+        row = self.value(row_node)
+        if not isinstance(row.type, Row):
+            self.refuse(node, f"history() takes a row, got {describe(row.type)}")
+        last = wanted.value if isinstance(wanted, ast.Constant) else self.source.resolve(wanted)
+        if not isinstance(last, int) or isinstance(last, bool) or not 0 < last < 1 << 62:
+            self.refuse(node, f"last is a positive constant, got {ast.unparse(wanted)!r}")
+        if not self.unit.time:
+            self.refuse(node, "its own time is not known", 'say which parameter it is: @tg.transaction(time="ts")')
+        table = row.type.table
+        known = self.unit.histories.get(table.name, (table, 0))[1]
+        self.unit.histories[table.name] = (table, max(last, known))
+        self.access(row.type, "history", "read", node)
+        return Term(self.keep(row.code), HistoryOf(table, last))
+
+    @contextlib.contextmanager
+    def each_state(self, term: Term) -> Iterator[Term]:
+        """A loop over the states of a row, the newest first."""
+        assert isinstance(term.type, HistoryOf)
+        name = term.type.table.name
+        state, times, before = (self.array(f"{prefix}_{name}") for prefix in ("hs", "ht", "hp"))
+        now = self.now()
+        oldest = self.checked(f"subtract({now}, {term.type.last})", Kind.INT).code
+        link = self.keep(f"{self.array(f'hh_{name}')}[{term.code}]")
+        with self.block(f"while {link} > {state}[0]:"):
+            place = self.keep(f"({link} - 1) & ({times}.shape[0] - 1)")
+            self.emit(f"{link} = {before}[{place}]")
+            found = self.keep(f"{times}[{place}]")
+            with self.block(f"if {found} > {now} or {found} <= {oldest} or {found} <= {state}[2] - keep_{name}:"):
+                self.emit("continue")
+            yield Term(place, StateOf(term.type.table))
+
+    def state_field(self, term: Term, field: str, node: ast.AST) -> Term:
+        """A field of an earlier state."""
+        assert isinstance(term.type, StateOf)
+        table = term.type.table
+        if field == "time":
+            return Term(self.keep(f"{self.array(f'ht_{table.name}')}[{term.code}]"), Kind.INT)
+        if field == "exists":
+            return Term(self.keep(f"{self.array(f'he_{table.name}')}[{term.code}]"), Kind.BOOL)
+        for column in table.value_columns:
+            if column.name == field:
+                array = self.array(f"h{column_array(table.name, field)}")
+                return Term(self.keep(f"{array}[{term.code}]"), column.kind)
+        fields = ", ".join(column.name for column in table.value_columns)
+        self.refuse(
+            node, f"an earlier state of {table.name} has no field {field!r}", f"fields are: {fields}, time, exists"
+        )
 
     # --- emit ------------------------------------------------------------------------------------------------
 
@@ -157,7 +221,7 @@ class Streaming(Calls):
         """The window, or the row of one, that an expression gives; None for anything else."""
         if isinstance(node, ast.Name):
             term = self.variable(node)
-            return term if term is not None and isinstance(term.type, WindowOf | WindowRow) else None
+            return term if term is not None and isinstance(term.type, WindowOf | WindowRow | StateOf) else None
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             term = self.variable(node.value)
             if term is not None and isinstance(term.type, WindowOf):
@@ -181,7 +245,9 @@ class Streaming(Calls):
         return f"window_count({self.array('wheap')}, {term.code})"
 
     def window_field(self, term: Term, field: str, node: ast.AST) -> Term:
-        """window.slid, or a field of a window's row."""
+        """window.slid, or a field of a window's row or of an earlier state."""
+        if isinstance(term.type, StateOf):
+            return self.state_field(term, field, node)
         if isinstance(term.type, WindowOf):
             if field != "slid":
                 self.refuse(node, f"a window has no {field!r}", f"it has slid, len(), rows, {', '.join(_AGGREGATES)}")

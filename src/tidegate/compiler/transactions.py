@@ -37,11 +37,12 @@ def compile_transaction(
     parameters: tuple[Parameter, ...],
     annotation: Any,
     streaming: Streaming | None = None,
+    time: str = "",
 ) -> TransactionPlan:
     """The plan of a transaction with its generated source; a streaming one says what flows in and out."""
     source = FunctionSource(function, f"transaction {function.__name__!r}")
     windows, emits = (streaming.windows, streaming.emits) if streaming is not None else ((), ())
-    compiler = ObservedBody(source, parameters, annotation, windows, emits)
+    compiler = ObservedBody(source, parameters, annotation, windows, emits, time)
     compiler.compile()
     for stream in emits:
         if stream.name not in compiler.unit.emitted:
@@ -63,7 +64,8 @@ def compile_transaction(
         "    return status",
     ]
     lookups = compiler.unit.lookups
-    split = lower_slices(compiler) if streaming is None and not lookups else _WHOLE
+    histories = compiler.unit.histories
+    split = lower_slices(compiler) if streaming is None and not lookups and not histories else _WHOLE
     helpers = [helper.source for helper in compiler.unit.helpers.values()]
     text = "\n\n\n".join([*helpers, "\n".join(body), "\n".join(wrapper), *split.functions])
     return TransactionPlan(
@@ -85,6 +87,8 @@ def compile_transaction(
         lookups=tuple(table for table, _ in lookups.values()),
         lookup_writes=tuple(sorted(compiler.unit.lookup_writes)),
         lookup_classes=tuple(found for _, found in lookups.values()),
+        time=time,
+        histories=tuple(histories.values()),
     )
 
 

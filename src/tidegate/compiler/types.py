@@ -51,6 +51,21 @@ class WindowRow:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryOf:
+    """The states that a row had; the term's code is the row."""
+
+    table: TableLayout
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateOf:
+    """One of those states: its place among all that are kept."""
+
+    table: TableLayout
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """The type of None: what a function without a return value gives."""
 
@@ -64,7 +79,7 @@ class Mixed:
     """
 
 
-Type = Kind | Row | RowList | ValueList | WindowOf | WindowRow | Nothing | Mixed
+Type = Kind | Row | RowList | ValueList | WindowOf | WindowRow | HistoryOf | StateOf | Nothing | Mixed
 NOTHING = Nothing()
 MIXED = Mixed()
 NUMBERS = (Kind.INT, Kind.FLOAT, Kind.BOOL, MIXED)
@@ -90,6 +105,10 @@ def describe(value_type: Type) -> str:
             return f"a list of {table.name} rows"
         case ValueList(kind):
             return f"a list of {kind.value}"
+        case HistoryOf(table):
+            return f"the history of a row of {table.name}"
+        case StateOf(table):
+            return f"an earlier state of a row of {table.name}"
         case WindowOf(parameter):
             return f"the window {parameter.name}"
         case WindowRow(parameter):

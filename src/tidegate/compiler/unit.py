@@ -40,3 +40,5 @@ class Unit:
     top_used: int = 0
     lookups: dict[str, tuple[TableLayout, type]] = field(default_factory=dict)
     lookup_writes: set[str] = field(default_factory=set)
+    time: str = ""
+    histories: dict[str, tuple[TableLayout, int]] = field(default_factory=dict)

@@ -83,6 +83,8 @@ class EngineCore:
         module = load_program(self.plan.source)
         self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
         self.flows: FlowRun | None = None
+        members = self.plan.flows.members if self.plan.flows is not None else ()
+        self._in_graphs = {member.transaction for member in members}
         self._flow_store: FlowStore | None = None
         if self.plan.flows is not None:
             self.flows = FlowRun(program, module, dict(self.tables), self.strings, record)
@@ -169,6 +171,8 @@ class EngineCore:
 
     def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         """Run one transaction now."""
+        if number in self._in_graphs:
+            return self._execute_as_batch(number, arguments)
         with Interrupts(), contextlib.suppress(Unusual):
             self._collect_strings_if_due()
             outcome, self.last_batch = self._single.run(number, arguments)
@@ -284,6 +288,8 @@ class EngineCore:
             if self._track and len(touched):
                 self._note_written(name, table.keys[touched])
             table.sweep(touched[~table.exists[touched]])
+            if self.flows is not None and name in self.flows.histories:
+                self.flows.histories[name].sweep(touched)
 
     def _note_written(self, name: str, keys: Array) -> None:
         self._touched.setdefault(name, []).append(keys)

@@ -6,13 +6,15 @@ code: what it changed is noted before, and taken back if anything in it fails.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.api.control import Abort, looking_up
+from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.stream import Stream, collecting
 from tidegate.api.table import coerce
 from tidegate.api.window import WindowRows
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from tidegate.engine.flows import FlowRun
 
 Array = npt.NDArray[Any]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))
 
 
 class _NoRoom(Exception):
@@ -50,6 +56,7 @@ class FlowInterpreter:
         self._program, self._flows = program, program.plan.flows
         self._interpreter, self._tables, self._strings, self._run = interpreter, tables, strings, run
         self._undo: list[tuple[str, int, bool, dict[str, Any]]] = []
+        self._times: list[int] = []
         self._hits: dict[int, int] = {}
 
     def run(self, batch: Batch, group: int) -> None:
@@ -60,7 +67,7 @@ class FlowInterpreter:
         active = int(self._run.control[ACTIVE])
         counts = {stream: int(self._run.streams[stream].count[0]) for stream in plan.emits}
         while True:
-            self._undo, self._hits, reason = [], {}, None
+            self._undo, self._times, self._hits, reason = [], [], {}, None
             try:
                 for member in plan.members:
                     self._run_member(batch, member, active)
@@ -78,6 +85,7 @@ class FlowInterpreter:
             self._run.windows.state[0] = 0
             for table, slot, _, _ in self._undo:
                 self._note(table, slot)
+            self._remember()
             for stream, before in counts.items():
                 found = self._run.streams[stream]
                 found.batches[before : int(found.count[0])] = round_number
@@ -87,6 +95,32 @@ class FlowInterpreter:
         for member in plan.members:
             if self._hits.get(member, 0):
                 self._run.log(member, round_number, group, reason is None, self._hits[member])
+
+    def _remember(self) -> None:
+        """Note the states of the rows that the group changed: the first entry of a row tells whether, the last when."""
+        last = {(table, slot): place for place, (table, slot, _, _) in enumerate(self._undo)}
+        first = {key: place for place, key in reversed([(p, (t, s)) for p, (t, s, _, _) in enumerate(self._undo)])}
+        for key, place in sorted(last.items(), key=lambda found: found[1]):
+            name, slot = key
+            history = self._run.histories.get(name)
+            if history is None:
+                continue
+            _, _, exists, values = self._undo[first[key]]
+            now = self._tables[name]
+            same = exists == now.exists[slot] and all(_equal(values[f], now.columns[f][slot]) for f in values)
+            if not same:
+                history.add(slot, self._times[place])
+
+    def _states(self, rows: dict[tuple[str, int], Any], row: Any, now: int, last: int) -> list[Any]:
+        """What `tg.history` gives in plain Python."""
+        name, slot = next(key for key, known in rows.items() if known is row)
+        history = self._run.histories[name]
+        kinds = {column.name: column.kind for column in self._tables[name].layout.value_columns}
+        found = []
+        for place in history.of(slot, now, last):
+            fields = {f: self._interpreter.plain(history.columns[f][place], kind) for f, kind in kinds.items()}
+            found.append(SimpleNamespace(time=int(history.time[place]), exists=bool(history.exists[place]), **fields))
+        return found
 
     def _note(self, table: str, slot: int) -> None:
         journal = self._run.journal(table)
@@ -159,7 +193,13 @@ class FlowInterpreter:
                 raise TypeError(f"{plan.name} does not declare that it emits into {stream.name!r}")
             emitted.append((found, self._parts(stream, fields)))
 
-        with collecting(sink), looking_up(self._interpreter.finder(rows)):
+        now = arguments[plan.time] if plan.time else 0
+        states = functools.partial(self._states, rows)
+        with (
+            collecting(sink),
+            looking_up(self._interpreter.finder(rows)),
+            remembering(lambda row, last: states(row, now, last)),
+        ):
             value = self._program.functions[member.transaction](**arguments)
         if member.border and member.on_window < 0 and self._gives_results(number):
             self._interpreter.give_back(batch, place, member.transaction, plan, value)
@@ -168,6 +208,7 @@ class FlowInterpreter:
                 table = self._tables[name]
                 before = {field: table.columns[field][slot] for field in table.columns}
                 self._undo.append((name, slot, bool(table.exists[slot]), before))
+                self._times.append(now)
                 self._interpreter.write(table, slot, row)
         for found, parts in emitted:
             self._run.streams[found].append(parts)

@@ -3,6 +3,7 @@
     tidegate_flow              name -> value      the number of the last round of each graph, where each window stands
     tidegate_window_<n>        row number -> row  the rows of a window, staged ones too
     tidegate_waiting           0 -> events        events whose atomic batch is not complete
+    tidegate_history_<table>   number -> state    earlier states of rows that somebody may still ask for
 
 A batch writes the rows that entered a window and deletes those that left it: what keeping costs follows the batch,
 not the window. Aggregates are not kept; they are computed anew when a state is opened.
@@ -19,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.engine.flows import FlowRun
+from tidegate.engine.state.history import LONG_AGO
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME
 from tidegate.operations.flow import ROUNDS
@@ -41,6 +43,13 @@ def layouts_of(flows: FlowRun) -> list[TableLayout]:
         found.append(
             TableLayout(f"tidegate_window_{number}", (Column("number", Kind.INT, 0), *times, *columns), ("number",))
         )
+    for name, history in flows.histories.items():
+        keys = [
+            Column(f"key_{column.name}", column.kind, column.kind.zero) for column in history.table.layout.key_columns
+        ]
+        columns = [Column(f"of_{c.name}", c.kind, c.kind.zero) for c in history.table.layout.value_columns]
+        fixed = (Column("number", Kind.INT, 0), Column("at_time", Kind.INT, 0), Column("existed", Kind.BOOL, False))
+        found.append(TableLayout(f"tidegate_history_{name}", (*fixed, *keys, *columns), ("number",)))
     return found
 
 
@@ -54,6 +63,7 @@ class FlowStore:
     def __init__(self, flows: FlowRun, tables: Mapping[str, TableState]) -> None:
         self._flows, self._tables = flows, tables
         self._saved = [np.zeros(len(_PLACES), np.int64) for _ in flows.windows.layouts]
+        self._saved_states = {name: (0, 0) for name in flows.histories}
         self._had_waiting = False
         self.stale = False
 
@@ -68,6 +78,8 @@ class FlowStore:
             if not np.array_equal(header, self._saved[number]):
                 numbers |= {f"{window.name} {place}": int(v) for place, v in zip(_PLACES, header, strict=True)}
                 self._save_window(number, header, note)
+        for name in self._flows.histories:
+            numbers |= self._save_history(name, note)
         self._save_numbers(numbers, note)
         self._save_waiting(note)
 
@@ -86,6 +98,48 @@ class FlowStore:
         table.sweep(left)
         note(table.layout.name, np.concatenate([come, gone])[:, None])
         self._saved[number] = header
+
+    def _save_history(self, name: str, note: Note) -> dict[str, int]:
+        history, table = self._flows.histories[name], self._tables[f"tidegate_history_{name}"]
+        first, stop, latest = (int(word) for word in history.state)
+        old_first, old_stop = self._saved_states[name]
+        gone, come = np.arange(old_first, min(first, old_stop)), np.arange(max(first, old_stop), stop)
+        places = come & (len(history.time) - 1)
+        keys = history.table.keys[history.slots[places]]
+        columns: dict[str, Array] = {"at_time": history.time[places], "existed": history.exists[places]}
+        for position, column in enumerate(history.table.layout.key_columns):
+            words = np.ascontiguousarray(keys[:, position])
+            columns[f"key_{column.name}"] = words.view(np.float64) if column.kind is Kind.FLOAT else words
+        columns |= {f"of_{field}": values[places] for field, values in history.columns.items()}
+        table.reserve(len(come))
+        table.store(table.resolve(come[:, None]), columns, True)
+        table.keep_fresh()
+        left = table.find(gone[:, None])
+        table.store(left, {}, False)
+        table.sweep(left)
+        note(table.layout.name, np.concatenate([come, gone])[:, None])
+        self._saved_states[name] = (first, stop)
+        return {f"history of {name} {place}": v for place, v in (("first", first), ("next", stop), ("latest", latest))}
+
+    def _load_history(self, name: str, numbers: Mapping[str, int]) -> None:
+        history, table = self._flows.histories[name], self._tables[f"tidegate_history_{name}"]
+        first, stop = (numbers.get(f"history of {name} {place}", 0) for place in ("first", "next"))
+        slots = table.find(np.arange(first, stop)[:, None])
+        words = np.zeros((len(slots), len(history.table.layout.key)), np.int64)
+        for position, column in enumerate(history.table.layout.key_columns):
+            values = table.columns[f"key_{column.name}"][slots]
+            words[:, position] = values.view(np.int64) if column.kind is Kind.FLOAT else values
+        rows = history.table.resolve(words)
+        history.restore(
+            first,
+            rows,
+            table.columns["at_time"][slots],
+            table.columns["existed"][slots],
+            {field: table.columns[f"of_{field}"][slots] for field in history.columns},
+            numbers.get(f"history of {name} latest", LONG_AGO),
+        )
+        history.table.sweep(rows[:0])
+        self._saved_states[name] = (first, stop)
 
     def _save_numbers(self, numbers: Mapping[str, int], note: Note) -> None:
         table = self._tables[NUMBERS.name]
@@ -126,6 +180,8 @@ class FlowStore:
                 number, {SEQUENCE: kept, TIME: rows.columns["at_time"][slots], HEADER: header, **contents}
             )
             self._saved[number] = header
+        for name in self._flows.histories:
+            self._load_history(name, numbers)
         waiting = self._tables[WAITING.name]
         kept_rows = waiting.rows(waiting.slots()).to_pylist()
         self._flows.waiting = _unpacked(kept_rows[0]["events"]) if kept_rows else None

@@ -26,6 +26,7 @@ from tidegate.engine.batch import Batch
 from tidegate.engine.execution.runner import Execution
 from tidegate.engine.flow_interpreter import FlowInterpreter
 from tidegate.engine.interpreter import Interpreter
+from tidegate.engine.state.history import History
 from tidegate.engine.state.streams import StreamState, value_array
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
@@ -33,6 +34,7 @@ from tidegate.engine.state.windows import WindowLayout, Windows
 from tidegate.operations.flow import (
     DONE,
     GROUP,
+    HISTORY_FULL,
     JOURNAL_FULL,
     LOG_FULL,
     LOGGED,
@@ -70,7 +72,11 @@ class _Journal:
 
     def grow(self, size: int) -> None:
         """Make room for so many rows; what is in it is of no use any more."""
-        self.slots, self.exists = np.empty(size, np.int64), np.empty(size, np.bool_)
+        self.slots, self.times, self.exists = (
+            np.empty(size, np.int64),
+            np.empty(size, np.int64),
+            np.empty(size, np.bool_),
+        )
         kinds = {column.name: DTYPES[column.kind] for column in self.table.layout.value_columns}
         self.columns = {name: np.empty(size, kind) for name, kind in kinds.items()}
 
@@ -78,6 +84,7 @@ class _Journal:
         """What generated code calls them."""
         name = self.table.layout.name
         found = {f"jn_{name}": self.count, f"jr_{name}": self.slots, f"je_{name}": self.exists}
+        found[f"jt_{name}"] = self.times
         found |= {f"j{column_array(name, field)}": column for field, column in self.columns.items()}
         return found | {f"tn_{name}": self.touched_count, f"tt_{name}": self.touched, f"tm_{name}": self.table.marks}
 
@@ -110,6 +117,7 @@ class FlowRun:
             name.removeprefix("jn_") for _, group in self.flows.environment for name in group if name.startswith("jn_")
         }
         self._journals = {name: _Journal(tables[name]) for name in tables if name in names}
+        self.histories = {name: History(tables[name], keep) for name, keep in self.flows.remembered}
         self._control = np.zeros(ROUNDS + len(self.flows.flows), np.int64)
         self._control[GROUP], self._control[RECORD] = -1, record
         self._hits = np.zeros(len(self.flows.members), np.int64)
@@ -237,6 +245,8 @@ class FlowRun:
             arrays |= stream.named_arrays()
         for journal in self._journals.values():
             arrays |= journal.arrays()
+        for history in self.histories.values():
+            arrays |= history.arrays()
         arrays |= {"wheap": self.windows.heap, "wjournal": self.windows.journal, "wstate": self.windows.state}
         arrays |= {"wbases": self.windows.bases, "wwords": self._words, "wwords_floats": self._words.view(np.float64)}
         arrays["wscratch"] = self._scratch
@@ -253,6 +263,8 @@ class FlowRun:
             self.windows.make_room()
         elif code == JOURNAL_FULL:
             self._journals[which].grow(2 * len(self._journals[which].slots))
+        elif code == HISTORY_FULL:
+            self.histories[which].grow()
         elif code == TOUCHED_FULL:
             journal = self._journals[which]
             journal.touched = np.concatenate([journal.touched, np.empty_like(journal.touched)])

@@ -25,6 +25,7 @@ whether one is kept; from the last on, the number of the last round of each grap
 
 # Why generated code comes back:
 DONE, PLAIN_EVENT, PLAIN_GROUP, TABLE_FULL, STREAM_FULL, WINDOW_FULL, JOURNAL_FULL, TOUCHED_FULL, LOG_FULL = range(9)
+HISTORY_FULL = 9
 ROOM = -10
 """A step that finds an array full returns this minus the code."""
 
@@ -136,6 +137,8 @@ class FlowsPlan:
     owners: tuple[int, ...]
     members: tuple[MemberPlan, ...]
     flows: tuple[FlowPlan, ...]
+    remembered: tuple[tuple[str, int], ...] = ()
+    """Tables of whose rows somebody asks for earlier states, and how many units of time are kept."""
     environment: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The arrays that generated code takes, by the tuple that holds them."""
 

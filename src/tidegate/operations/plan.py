@@ -180,6 +180,10 @@ class TransactionPlan:
     """The tables whose rows it looks up while it runs, and the names of those that it may write that way."""
     lookup_writes: tuple[str, ...] = ()
     lookup_classes: tuple[type, ...] = ()
+    time: str = ""
+    """The parameter that carries the transaction's own time; empty where it has none."""
+    histories: tuple[tuple[TableLayout, int], ...] = ()
+    """The tables of whose rows it asks for earlier states, and how far back."""
 
     @property
     def compiled(self) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.api.control import Abort, looking_up
+from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.operations.layout import TableLayout
@@ -34,6 +35,11 @@ class PlainProgram:
         self._transactions = {transaction.__name__: transaction for transaction in transactions}
         self._classes = {name: found for t in transactions for name, found in t.classes.items()}
         self._rows: dict[str, dict[Key, Any]] = {name: {} for name in self._classes}
+        self._states: dict[str, list[tuple[Key, Any]]] = {}
+        self._keeps: dict[str, int] = {}
+        for transaction in transactions:
+            for layout, last in transaction.plan.histories:
+                self._keeps[layout.name] = max(last, self._keeps.get(layout.name, 0))
         for table, rows in (initial or {}).items():
             layout = _layout(table)
             for values in rows.to_pylist():
@@ -61,7 +67,11 @@ class PlainProgram:
             transaction = self._named(event)
             touched: dict[tuple[str, Key], Any] = {}
             arguments = self._arguments(transaction.plan, event, touched)
-            with looking_up(lambda table, key: self._looked_up(table, key, touched)):
+            now = arguments[transaction.plan.time] if transaction.plan.time else 0
+            with (
+                looking_up(lambda table, key: self._looked_up(table, key, touched)),
+                remembering(lambda row, last: self._remembered(row, now, last)),
+            ):
                 result = transaction(**arguments)
             result = _as_column(transaction.plan, result)
         except _Refused as refused:
@@ -71,11 +81,33 @@ class PlainProgram:
         except Exception as error:
             return Outcome(False, type(error).__name__, None)
         for (table, key), row in touched.items():
+            self._note_state(table, key, row, now)
             if row.exists:
                 self._rows[table][key] = row
             else:
                 self._rows[table].pop(key, None)
         return Outcome(True, None, result)
+
+    def _note_state(self, table: str, key: Key, row: Any, now: int) -> None:
+        """Remember a row that changed."""
+        if table not in self._keeps:
+            return
+        fields = [column.name for column in _layout(type(row)).value_columns]
+        before = self._rows[table].get(key)
+        old = self._classes[table](*key, exists=False) if before is None else before
+        if old.exists == row.exists and all(_equal(getattr(old, f), getattr(row, f)) for f in fields):
+            return
+        values = {field: getattr(row, field) for field in fields}
+        self._states.setdefault(table, []).append((key, SimpleNamespace(time=now, exists=row.exists, **values)))
+
+    def _remembered(self, row: Any, now: int, last: int) -> list[Any]:
+        """The states of a row, the newest first: all are remembered here, and those that may not be are left out."""
+        layout = _layout(type(row))
+        key = tuple(getattr(row, name) for name in layout.key)
+        states = self._states.get(layout.name, [])
+        latest = max((state.time for _, state in states), default=0)
+        oldest = max(now - last, latest - self._keeps[layout.name])
+        return [state for k, state in reversed(states) if k == key and oldest < state.time <= now]
 
     def rows(self, table: type) -> list[dict[str, Any]]:
         """The committed rows, sorted by key."""
@@ -138,6 +170,10 @@ class PlainProgram:
             else:
                 touched[place] = copy.copy(found)
         return touched[place]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))
 
 
 def _layout(table: type) -> TableLayout:

@@ -23,7 +23,7 @@ from tidegate.foundation.jit import generated, uncompiled
 from tidegate.operations.layout import Kind
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
-TOP = 5
+TOP = 50  # below it the order of a ranking would go unseen
 TINY = {"journal_lines": 1, "ring_rows": 1, "table_buckets": 1}
 
 
@@ -323,9 +323,9 @@ def test_a_window_by_time_slides_before_it_takes_the_tuple_that_passes_a_boundar
 
 @EACH_WAY
 def test_time_may_be_as_small_and_as_large_as_a_word(kernels: ModuleType) -> None:
-    entering = [(1, INT_MIN), (2, INT_MIN + 8), (3, 0), (4, INT_MAX), (5, INT_MAX)]
-    found = lives(one("time", 10, 10), entering, kernels)
-    assert found == [(False, []), (True, [1]), (True, [2]), (True, [3]), (False, [3])]
+    moments = (INT_MIN, INT_MIN + 8, INT_MIN + 18, 0, INT_MAX, INT_MAX)
+    found = lives(one("time", 100, 10), list(enumerate(moments)), kernels)
+    assert found == [(False, []), (True, [0]), (True, [0, 1]), (True, [2]), (True, [3]), (False, [3])]
 
 
 @EACH_WAY
@@ -409,11 +409,13 @@ def test_a_window_does_nothing_while_something_is_missing(kernels: ModuleType) -
 @EACH_WAY
 @pytest.mark.parametrize("mode", ["rows", "time"])
 def test_an_insert_that_fails_at_any_change_can_be_taken_back(kernels: ModuleType, mode: str) -> None:
-    """The journal is cut off after each number of lines in turn, while much leaves and enters."""
-    pair = Pair([one(mode, 12, 12, *((function, 0) for function in ("sum", "min", "max", "top")))], kernels)
-    for position in range(35 if mode == "rows" else 36):
+    """The journal is cut off after each number of lines in turn, while ring and table are full and much changes."""
+    layout = one(mode, 16, 16, *((function, 0) for function in ("sum", "min", "max", "top")))
+    pair = Pair([layout], kernels, ring_rows=32, table_buckets=8)
+    for position in range(47 if mode == "rows" else 48):
         pair.run([(0, ((position * position % 7,), position))], None)
-    last = ((3,), 36)
+    assert not pair.rooms
+    last = ((2,), 48)
     before, lines = pair.windows.heap.copy(), 0
     slid = False
     while not slid:

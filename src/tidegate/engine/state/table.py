@@ -12,6 +12,7 @@ doubling; nothing ever costs time in proportion to the table except growing it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class TableState:
 
     def __init__(self, layout: TableLayout, strings: StringPool) -> None:
         self.layout = layout
+        self.pins: Callable[[Array], Array] | None = None  # which slots must stay though their row does not exist
         self._use(strings)
         self.clear()
 
@@ -141,6 +143,8 @@ class TableState:
         """Free the slots of rows that do not exist: deleted ones, and those that were only looked at."""
         for slots in (touched, self.fresh):
             absent = slots[~self.exists[slots]]
+            if self.pins is not None:
+                absent = absent[~self.pins(absent)]
             needed = int(self._counters[FREE]) + len(absent)
             if needed > len(self._free):
                 self._free = _extended(self._free, max(2 * len(self._free), needed), 0)

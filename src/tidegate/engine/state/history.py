@@ -1,0 +1,137 @@
+"""Earlier states of a table's rows, as long as some transaction may ask for them.
+
+    ring     time  slot  exists  columns  before      one entry for each state, in the order of commits
+    heads    slot -> its newest state                  `before` leads to the one before, and so on
+
+States are numbered from 0 as they come; number n lies at n % capacity, and links are numbers plus one, so that 0 is
+none. Those below `first` are forgotten: their time is not above the latest time minus what is kept. A row that was
+deleted keeps its slot as long as it has a state (`pinned`), because the slot stands for its key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.engine.state.table import TableState
+from tidegate.operations.plan import DTYPES, column_array
+
+Array = npt.NDArray[Any]
+SMALLEST = 64
+FIRST, NEXT, LATEST = 0, 1, 2
+LONG_AGO = -(1 << 62)
+
+
+class History:
+    """The earlier states of one table's rows; `keep` units of time are kept."""
+
+    def __init__(self, table: TableState, keep: int) -> None:
+        self.table, self.keep = table, keep
+        self.state = np.array([0, 0, LONG_AGO], np.int64)
+        self.heads, self.last_entry = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._waiting = np.empty(0, np.int64)  # slots of rows that are gone but had states when last looked at
+        self._allocate(SMALLEST)
+        table.pins = self.pinned
+
+    def _allocate(self, size: int) -> None:
+        self.before, self.time, self.slots = (np.zeros(size, np.int64) for _ in range(3))
+        self.exists = np.zeros(size, np.bool_)
+        kinds = self.table.layout.value_columns
+        self.columns = {column.name: np.zeros(size, DTYPES[column.kind]) for column in kinds}
+
+    def grow(self) -> None:
+        """Twice the room."""
+        numbers = np.arange(self.state[FIRST], self.state[NEXT])
+        old = (self.before, self.time, self.slots, self.exists, self.columns)
+        size = len(self.time)
+        self._allocate(2 * size)
+        now, then = numbers & (2 * size - 1), numbers & (size - 1)
+        for new_array, old_array in zip((self.before, self.time, self.slots, self.exists), old[:4], strict=True):
+            new_array[now] = old_array[then]
+        for name, column in self.columns.items():
+            column[now] = old[4][name][then]
+
+    def arrays(self) -> dict[str, Array]:
+        """What generated code calls them; heads grow with the table."""
+        self._follow()
+        name = self.table.layout.name
+        found: dict[str, Array] = {f"hs_{name}": self.state, f"hh_{name}": self.heads, f"hl_{name}": self.last_entry}
+        found |= {f"hp_{name}": self.before, f"ht_{name}": self.time, f"hr_{name}": self.slots}
+        found[f"he_{name}"] = self.exists
+        return found | {f"h{column_array(name, field)}": column for field, column in self.columns.items()}
+
+    def _follow(self) -> None:
+        more = len(self.table.exists) - len(self.heads)
+        if more > 0:
+            self.heads = np.concatenate([self.heads, np.zeros(more, np.int64)])
+            self.last_entry = np.concatenate([self.last_entry, np.zeros(more, np.int64)])
+
+    def pinned(self, slots: Array) -> Array:
+        """Which slots have states, so that they must stay even if their row does not exist."""
+        self._follow()
+        return np.asarray(self.heads[slots] > self.state[FIRST])
+
+    def sweep(self, touched: Array) -> None:
+        """Free the slots of rows that are gone and whose states are forgotten by now."""
+        gone = np.concatenate([self._waiting, touched])
+        gone = np.unique(gone[~self.table.exists[gone]])
+        kept = self.pinned(gone)
+        self._waiting = gone[kept]
+        self.table.sweep(gone[~kept])
+
+    def add(self, slot: int, time: int) -> None:
+        """Note the state that a row has now."""
+        self._follow()
+        if self.state[NEXT] - self.state[FIRST] >= len(self.time):
+            self.grow()
+        place = int(self.state[NEXT]) & (len(self.time) - 1)
+        self.before[place], self.time[place], self.slots[place] = self.heads[slot], time, slot
+        self.exists[place] = self.table.exists[slot]
+        for name, column in self.columns.items():
+            column[place] = self.table.columns[name][slot]
+        self.state[NEXT] += 1
+        self.heads[slot] = self.state[NEXT]
+        self.state[LATEST] = max(int(self.state[LATEST]), time)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what nobody may ask for any more."""
+        while self.state[FIRST] < self.state[NEXT]:
+            place = int(self.state[FIRST]) & (len(self.time) - 1)
+            if self.time[place] > self.state[LATEST] - self.keep:
+                return
+            self.state[FIRST] += 1
+
+    def of(self, slot: int, now: int, last: int) -> list[int]:
+        """Where the states of a row lie that one may ask for, the newest first."""
+        self._follow()
+        found, link = [], int(self.heads[slot])
+        while link > self.state[FIRST]:
+            place = (link - 1) & (len(self.time) - 1)
+            link = int(self.before[place])
+            if now - last < self.time[place] <= now and self.time[place] > self.state[LATEST] - self.keep:
+                found.append(place)
+        return found
+
+    def restore(
+        self, first: int, slots: Array, times: Array, exists: Array, columns: dict[str, Array], latest: int
+    ) -> None:
+        """Become what was kept: the states from number `first` on."""
+        self.state[:] = (first, first, latest)
+        self.heads[:] = 0
+        while len(self.time) <= len(slots):
+            self._allocate(2 * len(self.time))
+        self._follow()
+        for number in range(len(slots)):
+            place = (first + number) & (len(self.time) - 1)
+            slot = int(slots[number])
+            self.before[place], self.time[place], self.slots[place] = self.heads[slot], times[number], slot
+            self.exists[place] = exists[number]
+            for name, column in self.columns.items():
+                column[place] = columns[name][number]
+            self.heads[slot] = first + number + 1
+        self.state[NEXT] = first + len(slots)
+        gone = np.unique(slots)
+        self._waiting = gone[~self.table.exists[gone]]
