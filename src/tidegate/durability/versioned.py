@@ -149,6 +149,7 @@ class VersionedEngine:
     ) -> pa.Table:
         core = self.core
         outcomes = core.run(events, arrival.order, arrival.refused)
+        core.drop_outputs()
         assert core.last_batch is not None
         logged = None if arrival.total or events.num_rows < 2 else content_hashes(events)[arrival.order]
         high = before.high if before is not None else None
@@ -165,6 +166,7 @@ class VersionedEngine:
         if order is None or events.num_rows != known.events:
             raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
         outcomes = self.core.run(events, order, arrival.refused)
+        self.core.drop_outputs()
         if not _same(self.core.take_changes(), recorded):
             raise self._changed(known, "the same number of events, but they changed other rows")
         self.version = known.version

@@ -343,6 +343,11 @@ class EngineCore:
         if self._flow_store is not None and self._flow_store.stale:
             self._flow_store.load()
 
+    def drop_outputs(self) -> None:
+        """Forget what was emitted into streams that nobody consumes: where nobody can take it, nobody will."""
+        for stream in self.flows.streams if self.flows is not None else ():
+            stream.clear()
+
     def graphs(self) -> FlowRun | None:
         """The dataflow graphs, as they are after the last batch."""
         self._wake_flows()

@@ -14,7 +14,7 @@ Only the main thread gets signals in Python, so elsewhere the block does nothing
 own is called in place of Python's.
 
 The block stands around every single transaction, so it must cost little: it calls the C functions under the module
-`signal`, which without the conversion to enums take 1 us where the module takes 15.
+`signal`, which without the conversion to enums take 0.6 us where the module takes 12.
 """
 
 from __future__ import annotations

@@ -117,10 +117,11 @@ def _sources(folder: Path) -> str:
 
 
 def _neighbours(file: str) -> str:
-    """What a kernel may have taken into itself: functions of modules beside it and of this package."""
+    """What a function may have taken into itself: a kernel those of modules beside it, a program all kernels."""
     folder = Path(file).parent
     here = Path(__file__).parent
-    return _sources(here) + (_sources(folder) if here.parent in folder.parents else "")
+    ours = here.parent in folder.parents
+    return _sources(here) + _sources(folder if ours else here.parent / "engine" / "kernels")
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
