@@ -123,7 +123,7 @@ def _run(engine: Any, model: Model, module: Any, case: GraphCase, positions: ran
     if set(got.column_names) != {*schema.names, "committed", "reason", "result"}:
         raise Mismatch(f"columns of the outcomes: got {got.column_names}")
     rows = got.to_pylist()
-    if True or ordered:  # TEMP
+    if ordered:  # outcomes stand in the order of the table, not in that of the events
         rows.sort(key=lambda row: row["note"])
         wanted.sort(key=lambda decided: decided.event["note"])
     for position in range(max(len(rows), len(wanted))):
@@ -174,7 +174,7 @@ def _compare_history(engine: Any, model: Model, module: Any, case: GraphCase) ->
 
 
 def _compare(what: str, wanted: list[Event], table: pa.Table) -> None:
-    got = [unflat(row) for row in table.to_pylist()]
+    got = table.to_pylist()
     if bits(got) != bits(wanted):
         raise Mismatch(what, wanted, got)
 
@@ -186,13 +186,3 @@ def explain(case: GraphCase) -> str:
         shown = {name: value for name, value in event.items() if value is not None}
         lines.append(f"  {number}: {shown}")
     return "\n".join(lines)
-
-
-def unflat(row):  # TEMP
-    found = {}
-    for name, value in row.items():
-        if "." in name:
-            found.setdefault(name.split(".")[0], {})[name.split(".")[1]] = value
-        else:
-            found[name] = value
-    return found

@@ -32,11 +32,15 @@ class FieldSpec:
 
 @dataclass(eq=False)
 class StreamSpec:
-    """A stream; `weight` bounds the tuples that one border tuple can become in it."""
+    """A stream; `weight` bounds the tuples that one border tuple can become in it.
+
+    One that `has_sender` can be emitted into through a helper function of the program.
+    """
 
     name: str
     fields: tuple[FieldSpec, ...]
     weight: int = 0
+    has_sender: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,8 @@ class GraphBodies(Bodies):
         self.scope, self.indent = outer, indent
 
     def emit_text(self, stream: StreamSpec) -> str:
+        if stream.has_sender and self.choices.chance(50):
+            return f"send_{stream.name}({', '.join(self.field_value(field) for field in stream.fields)})"
         parts = [f"{field.name}={self.field_value(field)}" for field in stream.fields]
         if self.choices.chance(20):
             parts.reverse()
@@ -141,6 +147,8 @@ class GraphBodies(Bodies):
         if field.role == "value":
             return f"({self.integer(2)}) % 1000" if choose.chance(50) else self.integer(1)
         if field.role == "time":
+            if choose.chance(self.wild):
+                return choose.pick(["9223372036854775807", "(-9223372036854775808)", self.integer(1)])
             same = [name for name in self.varying if name == "ts"]
             return same[0] if same and choose.chance(70) else f"{self.integer(1)} % 60"
         return choose.pick([f"{self.integer(1)} % {self.key_count}", f"{self.integer(1)} % 7 - 1", *self.varying, "1"])

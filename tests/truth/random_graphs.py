@@ -61,6 +61,7 @@ class GraphSpec:
     members: list[MemberSpec] = field(default_factory=list)
     nested: list[list[MemberSpec]] = field(default_factory=list)
     atomic_batch: int | str = 1
+    part_kind: str = "int"
 
     @property
     def outputs(self) -> list[StreamSpec]:
@@ -143,6 +144,7 @@ def _write_table(choices: Choices, case: GraphCase, number: int) -> None:
 def _random_graph(choices: Choices, case: GraphCase, number: int, size: int) -> GraphSpec:
     graph = GraphSpec(number)
     graph.atomic_batch = choices.weighted([(4, 1), (2, 2), (1, 3), (1, 5), (2, "part")])
+    graph.part_kind = choices.weighted([(3, "int"), (1, "str")])
     for _ in range(choices.weighted([(5, 1), (2, 2)])):
         graph.borders.append(_stream(choices, case, graph, None))
     for place in range(size):
@@ -174,13 +176,20 @@ def _stream(choices: Choices, case: GraphCase, graph: GraphSpec, producer: Membe
     if choices.chance(40):
         fields.append(FieldSpec("ts", "int", role="time"))
     if producer is None and graph.atomic_batch == "part":
-        fields.append(FieldSpec("part", "int", role="key"))
+        graph.atomic_batch = f"part_{graph.part_kind}"
+    if producer is None and isinstance(graph.atomic_batch, str):
+        fields.append(FieldSpec(graph.atomic_batch, graph.part_kind, role="key"))
     fields.sort(key=lambda found: choices.below(4))
     stream = StreamSpec(name, tuple(fields), weight=1 if producer is None else 0)
     texts = ", ".join(f"{found.name}={found.table.name if found.table else found.kind}" for found in fields)
     case.source += f'\n{name} = tg.stream("{name}", {texts})\n'
     if producer is not None:
         graph.inner.append(stream)
+        stream.has_sender = choices.chance(20)
+    if stream.has_sender:
+        names = [f"a{number}" for number in range(len(fields))]
+        given = ", ".join(f"{found.name}={name}" for found, name in zip(fields, names, strict=True))
+        case.source += f"\n\ndef send_{stream.name}({', '.join(names)}):\n    tg.emit({stream.name}, {given})\n"
     return stream
 
 
@@ -207,8 +216,14 @@ def _member(choices: Choices, case: GraphCase, graph: GraphSpec, place: int) -> 
 
 
 def _is_one_group(graph: GraphSpec, stream: StreamSpec) -> bool:
-    """A trigger runs inside one transaction: it wants one producer."""
-    return sum(stream in member.emits for member in graph.members) == 1
+    """A trigger runs inside one transaction: several producers of its stream are nested, if they can be."""
+    producers = [member for member in graph.members if stream in member.emits]
+    if len(producers) > 1:
+        taken = {id(member) for group in graph.nested for member in group}
+        if any(id(member) in taken for member in producers) or not _has_order(graph, [*graph.nested, producers]):
+            return False
+        graph.nested.append(producers)
+    return bool(producers)
 
 
 def _parameters(choices: Choices, case: GraphCase, stream: StreamSpec) -> list[tuple[FieldSpec, TableSpec | None]]:
@@ -396,7 +411,11 @@ def _events(choices: Choices, case: GraphCase) -> None:
         part = choices.below(3) if choices.chance(40) else part
         event: Event = {given.name: None for given in case.columns}
         for given in fields:
-            event[given.name] = {"ts": ts, "part": part}.get(given.name, _cell(choices, given, pools, case.wild))
+            event[given.name] = _cell(choices, given, pools, case.wild)
+            if given.name == "ts" and not choices.chance(case.wild):
+                event["ts"] = ts
+            elif given.name.startswith("part"):
+                event[given.name] = part if given.kind == "int" else "ab"[:part]
         if choices.chance(2):
             event[choices.pick(fields).name] = None
         if case.has_transaction_column:

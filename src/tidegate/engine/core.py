@@ -171,7 +171,7 @@ class EngineCore:
 
     def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         """Run one transaction now."""
-        if number in self._in_graphs:
+        if number in self._in_graphs or (self.flows is not None and self.flows.recording):
             return self._execute_as_batch(number, arguments)
         with Interrupts(), contextlib.suppress(Unusual):
             self._collect_strings_if_due()

@@ -210,6 +210,11 @@ class FlowRun:
         return self._open[f"opened_{stream}"][: self._open[f"open_{stream}"][0]]
 
     @property
+    def recording(self) -> bool:
+        """Whether a history is kept: of all that runs, plain transactions too."""
+        return bool(self._control[RECORD])
+
+    @property
     def control(self) -> Array:
         """Where the run stands (`operations.flow`)."""
         return self._control

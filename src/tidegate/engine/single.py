@@ -164,8 +164,6 @@ class SingleRun:
 
 def _makes_a_batch(plan: ProgramPlan, number: int) -> bool:
     """Whether the arguments of a transaction could be columns of an event table; where not, the batch's way says so."""
-    if plan.flows is not None:  # graphs run in batches, and remember all that ran beside them
-        return False
     if not plan.columns.keys().isdisjoint((TRANSACTION_COLUMN, *OUTCOME_COLUMNS)):
         return False
     own = {parameter.name: parameter for parameter in plan.transactions[number].parameters}
