@@ -106,6 +106,9 @@ class Engine:
     def run(self, events: pa.Table | pa.RecordBatch, order_by: str | None = None) -> pa.Table:
         """Run a batch of events: its columns plus `committed`, `reason` and `result`, in the same row order.
 
+        Where a dataflow takes in several events at once, those of an incomplete atomic batch wait: their outcomes come
+        with a later run's, before those of its own events.
+
         Args:
             events: one row per event; the column `transaction` names its function.
             order_by: the column by which events are run; ties, and all events without it, run in row order.

@@ -13,7 +13,6 @@ same events give the same, so the model needs no second opinion about cuts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,9 +122,9 @@ def _run(engine: Any, model: Model, module: Any, case: GraphCase, positions: ran
     if set(got.column_names) != {*schema.names, "committed", "reason", "result"}:
         raise Mismatch(f"columns of the outcomes: got {got.column_names}")
     rows = got.to_pylist()
-    if ordered:  # outcomes stand in the order of the table, not in that of the events
-        rows.sort(key=lambda row: row["note"])
-        wanted.sort(key=lambda decided: decided.event["note"])
+    # Outcomes stand in the order of the table, behind those of events that waited; the model's in that of decisions.
+    rows.sort(key=lambda row: row["note"])
+    wanted.sort(key=lambda decided: decided.event["note"])
     for position in range(max(len(rows), len(wanted))):
         if position < min(len(rows), len(wanted)) and rows[position]["reason"] in wanted[position].outcome.faults:
             rows[position]["reason"] = wanted[position].outcome.reason

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .choices import Choices
-from .model import Graph, Procedure, Stream, Window
+from .graph_data import Graph, Procedure, Stream, Window
 from .random_bodies import Bodies
 from .random_events import KEYS, VALUES
 from .random_expressions import Expressions, Scope, TableSpec

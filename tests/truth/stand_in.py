@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from . import oracle
-from .model import Fields, Graph, Model, Procedure, Stream, Window
+from .graph_data import Graph, Procedure, Stream, Window
+from .model import Fields, Model
 
 _sinks: list[Callable[[Stream, Fields], None]] = []
 

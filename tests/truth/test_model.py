@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from .model import Content, Decided, Graph, Model, Procedure, Stream, View, Window, in_order
+from .graph_data import Graph, Procedure, Stream, Window, in_order
+from .model import Content, Decided, Model, View
 from .oracle import Abort, Outcome
 from .stand_in import declared, model_of
 

@@ -111,7 +111,12 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None = None) -> 
     rows, values = _bindings(plans, entries, flows)
     result, by_transaction = _result_type(plans)
     arrays, places = _result_arrays(plans, by_transaction)
-    tables = tuple(dict.fromkeys(table for plan in plans for table in plan.tables))
+    carried = [field.table for stream in flows.streams for field in stream.fields] if flows is not None else []
+    mentioned = [
+        *(table for plan in plans for table in plan.tables),
+        *(table for table in carried if table is not None),
+    ]
+    tables = tuple(dict.fromkeys(mentioned))
     scratch, scratch_of = _scratch(plans, rows)
     streaming = frozenset(member.transaction for member in flows.members) if flows is not None else frozenset()
     writer = _RunWriter(plans, tables, rows, values, places, scratch_of, entries, streaming)

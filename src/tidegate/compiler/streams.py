@@ -210,7 +210,8 @@ class Streaming(Calls):
         if kind is Kind.INT and term.type in (Kind.INT, Kind.BOOL):
             return [self.integer(term, node).code]
         if kind is Kind.FLOAT and term.type is not Kind.STR:
-            return [self.real(term, node).code]
+            code = self.real(term, node).code
+            return [code if field.table is None else f"({code} + 0.0)"]  # as a key, -0.0 is 0.0
         if term.type is not kind:
             self.refuse(node, f"field {field.name!r} carries {_shown(field)}, got {describe(term.type)}")
         return [term.code]

@@ -275,6 +275,8 @@ class FlowInterpreter:
             parts = []
             for part, kind in zip(values, field.kinds, strict=True):
                 fitted = coerce(Column(field.name, kind, kind.zero), part, stream.name)
+                if kind is Kind.FLOAT and field.table is not None:
+                    fitted = float(fitted) + 0.0  # as a key, -0.0 is 0.0
                 parts.append(self._strings.number(str(fitted)) if kind is Kind.STR else fitted)
             found[field.name] = tuple(parts)
         return found

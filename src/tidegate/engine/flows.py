@@ -12,6 +12,7 @@ Events whose atomic batch is not complete yet wait: they are not run, and come a
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -31,6 +32,7 @@ from tidegate.engine.state.streams import StreamState, value_array
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
+from tidegate.foundation.jit import is_uncompiled
 from tidegate.operations.flow import (
     DONE,
     GROUP,
@@ -104,6 +106,7 @@ class FlowRun:
     ) -> None:
         assert program.plan.flows is not None
         self.plan, self.flows = program.plan, program.plan.flows
+        self._plain = is_uncompiled()
         self.history: list[Step] = []
         self.waiting: pa.Table | None = None
         self._program, self._module, self._tables = program, module, tables
@@ -126,6 +129,7 @@ class FlowRun:
         self._words = np.zeros(widest + 1, np.int64)
         self._scratch = np.zeros(TOP_WORDS, np.int64)
         self._open: dict[str, Array] = {}
+        self._order = np.empty(0, np.int64)
         self.use_strings(strings)
 
     def use_strings(self, strings: StringPool) -> None:
@@ -146,13 +150,13 @@ class FlowRun:
         before = self.waiting.num_rows
         place = np.arange(events.num_rows) if order is None else order
         refused = {why: np.concatenate([np.zeros(before, np.bool_), marked]) for why, marked in refused.items()}
-        events = pa.concat_tables([self.waiting, events], promote_options="permissive")
+        events = pa.concat_tables([self.waiting, plain_strings(events)], promote_options="permissive")
         return events, np.concatenate([np.arange(before), before + place]), refused
 
     def hold_back(self, events: pa.Table, outcomes: pa.Table) -> pa.Table:
         """The outcomes of the events that were decided; the others wait for the next batch."""
         waiting = self.waiting_events()
-        self.waiting = events.take(pa.array(waiting))
+        self.waiting = plain_strings(events.take(pa.array(waiting)))
         if len(waiting) == 0:
             return outcomes
         decided = np.ones(events.num_rows, np.bool_)
@@ -161,14 +165,14 @@ class FlowRun:
 
     def run(self, batch: Batch, order: Array) -> Execution:
         """Take a batch's events through the graphs."""
-        began = time.perf_counter()
+        began, self._order = time.perf_counter(), order
         for number in (border for flow in self.flows.flows for border in flow.borders):
             self._open[f"open_{number}"] = np.zeros(1, np.int64)
             self._open[f"opened_{number}"] = np.empty(batch.size + 1, np.int64)
         control, interpreted = self._control, 0
         control[POSITION] = 0
         env = self._environment(batch)
-        while (code := int(self._module.flow(len(order), order, batch.kinds, env))) != DONE:
+        while (code := self._flow(order, batch, env)) != DONE:
             if code == PLAIN_EVENT:
                 event = int(order[control[POSITION]])
                 self._interpreter.run(batch, event)
@@ -192,18 +196,25 @@ class FlowRun:
             properties={f"rounds of {name}": count for name, count in rounds.items()},
         )
 
+    def _flow(self, order: Array, batch: Batch, env: tuple[tuple[Any, ...], ...]) -> int:
+        with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
+            return int(self._module.flow(len(order), order, batch.kinds, env))
+
     def take_touched(self) -> dict[str, Array]:
         """The slots of rows that graphs wrote since the last call, by table."""
         return {name: journal.take_touched() for name, journal in self._journals.items()}
 
     def waiting_events(self) -> Array:
-        """The events whose atomic batch is not complete, in the order in which they came to the batch."""
+        """The events whose atomic batch is not complete, in the order in which they came."""
         found = [
             self._open[f"opened_{number}"][: self._open[f"open_{number}"][0]]
             for flow in self.flows.flows
             for number in flow.borders
         ]
-        return np.sort(np.concatenate(found))
+        waiting = np.concatenate(found)
+        place = np.empty(len(self._order), np.int64)
+        place[self._order] = np.arange(len(self._order))
+        return waiting[np.argsort(place[waiting])]
 
     def opened(self, stream: int) -> Array:
         """The events of the open batch of a border stream."""
@@ -329,7 +340,7 @@ class FlowRun:
             return self.streams[number].table(self._strings)
         names = [field.name for field in self.flows.streams[number].fields]
         if self.waiting is None:
-            return pa.table({name: pa.nulls(0) for name in names})
+            return StreamState(self.flows.streams[number], False).table(self._strings).select(names)
         mine = self.waiting
         entry = self.plan.event_names[self._entry(number)]
         if len(self.plan.entries) > 1:
@@ -350,8 +361,27 @@ class FlowRun:
         """The visible rows of a window."""
         number = next(n for n, window in enumerate(self.flows.windows) if window.identity == identity)
         columns = self.windows.rows(number)
-        layout = self.windows.layouts[number]
-        return pa.table({name: value_array(columns[name], kind, self._strings) for name, kind in layout.columns})
+        layout, stream = self.windows.layouts[number], self.flows.windows[number].stream
+        values = {name: value_array(columns[name], kind, self._strings) for name, kind in layout.columns}
+        found = {}
+        for field in stream.fields:
+            if len(field.kinds) == 1:
+                found[field.name] = values[field.name]
+            else:
+                assert field.table is not None
+                parts = [values[f"{field.name}.{key}"] for key in field.table.key]
+                found[field.name] = pa.StructArray.from_arrays(parts, list(field.table.key))
+        return pa.table(found)
+
+
+def plain_strings(events: pa.Table) -> pa.Table:
+    """The events with dictionaries and views written out: those of two tables cannot be joined."""
+    for position, field in enumerate(events.schema):
+        if pa.types.is_dictionary(field.type) or pa.types.is_string_view(field.type):
+            plain = field.type.value_type if pa.types.is_dictionary(field.type) else pa.string()
+            column = events.column(position).cast(plain)
+            events = events.set_column(position, field.name, column)
+    return events
 
 
 def window_layout(flows: FlowsPlan, plans: Sequence[Any], number: int, window: WindowParameter) -> WindowLayout:

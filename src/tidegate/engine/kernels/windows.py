@@ -55,7 +55,7 @@ import numpy as np
 
 from tidegate.engine.kernels.index import scramble
 from tidegate.foundation.arithmetic import multiply, subtract
-from tidegate.foundation.jit import generated, kernel_or_plain
+from tidegate.foundation.jit import generated, kernel, kernel_or_plain
 
 LENGTH, NEEDS, WINDOW, PART, STATE_WORDS = 0, 1, 2, 3, 4
 NOTHING, JOURNAL_ROOM, WINDOW_ROOM = 0, 1, 2
@@ -91,7 +91,7 @@ def put(heap, journal, state, index, value):  # type: ignore[no-untyped-def]
     state[LENGTH] = length + 1
 
 
-@generated
+@kernel
 def undo(heap, journal, state, mark):  # type: ignore[no-untyped-def]
     """Take back all changes after the journal had the length `mark`, the newest first."""
     for position in range(state[LENGTH] - 1, mark - 1, -1):
@@ -108,7 +108,7 @@ def _ask_room(state, base, part):  # type: ignore[no-untyped-def]
 # --- a tuple enters ----------------------------------------------------------------------------------------------
 
 
-@generated
+@kernel
 def window_insert(heap, journal, state, base, words, time):  # type: ignore[no-untyped-def]
     """Take a tuple in, and say whether the window slid; `time` counts in TIME_MODE only.
 
@@ -465,13 +465,13 @@ def window_distinct(heap, base, slot):  # type: ignore[no-untyped-def]
     return heap[_kept_at(heap, base, slot) + USED]
 
 
-@generated
+@kernel
 def window_frequency(heap, base, slot, value):  # type: ignore[no-untyped-def]
     """How many visible rows have a value."""
     return heap[_entry_of(heap, base, _kept_at(heap, base, slot), value) + COUNT]
 
 
-@generated
+@kernel
 def window_top(heap, base, slot, k, values_out):  # type: ignore[no-untyped-def]
     """The k most frequent values, fewer where there are not so many or no room for them; returns how many.
 
