@@ -11,7 +11,7 @@ import pytest
 import tidegate as tg
 from tidegate.engine.adaptation import model
 from tidegate.engine.adaptation.model import CANDIDATES, FAMILIES, Candidate, Choice, Workload
-from tidegate.engine.execution import runner
+from tidegate.engine.execution import families, runner
 
 
 @tg.table(key="id")
@@ -115,6 +115,22 @@ def test_a_large_family_and_the_others_get_a_strategy_each(monkeypatch: pytest.M
         assert engine.last_batch is not None
         assert engine.last_batch.strategy == "families + ns/operation/eager"
     assert answers("adaptive", [one, one]) == answers("serial", [one, one], 1)
+
+
+@pytest.mark.parametrize("count", [70, 90, 150, 400])
+def test_families_that_weighing_used_up_leave_nobody_behind(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small families, of which weighing runs every event: the others have no graph to run beside."""
+    shared = [candidate for candidate in CANDIDATES if candidate.shared]
+    monkeypatch.setattr(runner, "SURE", 0.0)
+    monkeypatch.setattr(runner, "UNRELATED_BATCHES", 0)
+    monkeypatch.setattr(runner, "PROBE_EVENTS_MAX", 16)
+    monkeypatch.setattr(families, "WEIGHED", 1)
+    monkeypatch.setattr(families, "LARGE_SHARE", 10**6)
+    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds: None)
+    batches = [batch(count, 3_000, seed, ("transfer",)) for seed in range(4)]
+    for candidate in shared:
+        monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split, c=candidate: Choice(c, {}, found))
+        assert answers("adaptive", batches, 2) == answers("serial", batches, 1)
 
 
 def test_plain_python_inside_a_family_gives_pythons_answer() -> None:

@@ -8,8 +8,9 @@ import importlib.util
 import itertools
 import random
 import time
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from tidegate.engine.kernels import windows as compiled
 from tidegate.engine.kernels.windows import JOURNAL_ROOM, LENGTH, NEEDS, NOTHING, WINDOW, WINDOW_ROOM
 from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME, WindowLayout, Windows
+from tidegate.foundation import jit
 from tidegate.foundation.jit import generated, uncompiled
 from tidegate.operations.layout import Kind
 
@@ -28,11 +30,11 @@ TINY = {"journal_lines": 1, "ring_rows": 1, "table_buckets": 1}
 
 
 def as_plain_python() -> ModuleType:
-    """The kernels once more, uncompiled."""
+    """The kernels once more, uncompiled; `kernel` too, which would look on disk for what the real ones left there."""
     spec = importlib.util.spec_from_file_location("plain_windows", compiled.__file__)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with uncompiled():
+    with uncompiled(), mock.patch.object(jit, "kernel", lambda function: function):
         spec.loader.exec_module(module)
     return module
 
@@ -188,6 +190,13 @@ class Pair:
             return out[:count].tolist()
         reader = {"min": kernels.window_min, "max": kernels.window_max, "distinct": kernels.window_distinct}[function]
         return int(reader(heap, base, slot))
+
+
+def test_both_ways_are_what_they_say() -> None:
+    names = [name for name in vars(plain) if name.startswith("window_") or name in ("put", "undo", "fill", "_renew")]
+    assert len(names) > 12
+    assert all(isinstance(getattr(plain, name), FunctionType) for name in names)
+    assert all(hasattr(getattr(compiled, name), "py_func") for name in names)
 
 
 # --- what enters -------------------------------------------------------------------------------------------------

@@ -203,6 +203,11 @@ class Bundles:
             pass
 
     @property
+    def left(self) -> bool:
+        """Whether some bundle was not begun."""
+        return self._begun < len(self._largest_first)
+
+    @property
     def interpreted(self) -> int:
         """How many events plain Python ran."""
         return int(self._interpreted.sum())

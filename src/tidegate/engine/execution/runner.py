@@ -285,6 +285,8 @@ class Runner:
         others = families.Bundles(related, self.serial, batch, self.workers.count, without_largest=True)
         candidate, largest = choice.candidate, related.largest_events()
         execution = self._run_in_pieces(batch, largest, 0, candidate.strategy, candidate.split, choice.why, others)
+        if others.left:  # weighing may have run all of the largest family, and then there was no graph to run beside
+            self.workers.run(others.run_all)
         return replace(
             execution,
             strategy=str(candidate) if execution.why == choice.why else execution.strategy,
@@ -309,7 +311,7 @@ class Runner:
             seconds, found = self._timed_run(batch, order, position, stop)
             count, position, interpreted = stop - position, stop, interpreted + found
             if seconds > PROBE_CALLS / 2 * call or step >= PROBE_EVENTS_MAX or position == len(order):
-                self._cost_ns = max(seconds - call, 0.0) / max(count, 1) * 1e9
+                self._cost_ns = max((seconds - call) / max(count, 1) * 1e9, 1.0)
                 self._call_seconds = call
                 return position, self._cost_ns, interpreted
             step *= 4
