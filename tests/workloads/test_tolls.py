@@ -13,6 +13,7 @@ from tidegate.workloads.tolls import (
     HOT_GROUP,
     MORPHSTREAM,
     Bill,
+    Positions,
     RoadSpeed,
     Tolls,
     TwoGroups,
@@ -20,6 +21,7 @@ from tidegate.workloads.tolls import (
     Visit,
     count_vehicle,
     notify_toll,
+    report_position,
     report_speed,
     travel,
 )
@@ -35,6 +37,21 @@ def test_a_vehicle_is_counted_once_on_a_segment() -> None:
     assert count.vehicles == 2
     with pytest.raises(tg.Abort, match="segment is full"):
         count_vehicle(count, visit, 1, 0)
+
+
+def test_a_position_is_a_speed_and_a_vehicle_at_once() -> None:
+    road, count, visit = RoadSpeed(7), VehicleCount(7), Visit(7, 1, exists=False)
+    assert [report_position(road, count, visit, speed, 0) for speed in (50, 70)] == [1, 2]
+    assert (road.speed_sum, road.reports, count.vehicles, visit.times) == (120, 2, 1, 2)
+
+
+def test_positions_keep_their_promises_and_say_when_not() -> None:
+    workload = Positions(replace(SMALL, batch_events=500))
+    batches = list(workload.batches(2))
+    run = workload.run(batches)
+    assert workload.verify(batches, run) == []
+    broken = Run(run.outcomes, {**run.rows, Visit: run.rows[Visit].slice(1)})
+    assert "visited a segment" in workload.broken_promises(workload.opening(), batches[0], broken)[0]
 
 
 def test_a_speed_far_above_the_average_comes_from_a_broken_sensor() -> None:

@@ -11,8 +11,8 @@ One worker runs the four published applications with functions that take no time
 The engine tells what building the graph took; looking up keys, running and the outcomes are not in it. Bytes are those
 of the graph's arrays, without what running adds to them and without the versions of rows.
 
-An operation is what the compiler makes one: a written row each, but a list of rows is one operation. Outcomes and
-rows of every batch are compared with a serial engine, as everywhere.
+An operation is the write of one row, as in the literature. (The compiler runs a list of rows as one piece; here it
+counts as many as it has rows.) Outcomes and rows of every batch are compared with a serial engine, as everywhere.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Built:
         last = engine.last_batch
         assert last is not None and "construct" in last.seconds, f"{STRATEGY} must have built a graph"
         found = last.properties
-        return Built(last.seconds["construct"], int(found["operations"]), int(found["graph bytes"]))
+        return Built(last.seconds["construct"], int(found["writes"]), int(found["graph bytes"]))
 
 
 class Construction:

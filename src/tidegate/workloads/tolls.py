@@ -140,6 +140,18 @@ def count_vehicle(count: VehicleCount, visit: Visit, capacity: int, rounds: int)
 
 
 @tg.transaction
+def report_position(road: RoadSpeed, count: VehicleCount, visit: Visit, speed: int, rounds: int) -> int:
+    """A speed and a vehicle in one transaction, as other systems take a position report."""
+    road.seal = burn(road.seal + speed, rounds)
+    road.speed_sum += speed
+    road.reports += 1
+    if visit.times == 0:
+        count.vehicles += 1
+    visit.times += 1
+    return visit.times
+
+
+@tg.transaction
 def notify_toll(bill: Bill, road: RoadSpeed, count: VehicleCount, limit: int, rounds: int) -> int:
     """Bill a vehicle for a segment: more where many drive slowly; the answer is the toll."""
     seal = burn(bill.seal + 1, rounds)
@@ -242,6 +254,46 @@ class Tolls(Workload):
         if counted != run.rows[Visit].num_rows:
             problems.append(f"{counted} vehicles were counted, {run.rows[Visit].num_rows} visited a segment")
         return problems
+
+
+class Positions(Tolls):
+    """Position reports of vehicles, each as one transaction: the average speed, and how many vehicles there are."""
+
+    name: ClassVar[str] = "toll processing, one transaction a position"
+    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {
+        RoadSpeed: ("segment",),
+        VehicleCount: ("segment",),
+        Visit: ("segment", "vehicle"),
+    }
+
+    @property
+    def program(self) -> Sequence[Any]:
+        """The one transaction."""
+        return [report_position]
+
+    def batch(self, number: int) -> pa.Table:
+        """A batch: one event for each position."""
+        settings, random = self.settings, self.random(number, self._first_segment)
+        count = settings.batch_events
+        segment = self._first_segment + self._zipf.draw_distinct(random, count, 1)[:, 0]
+        vehicle = self._first_vehicle + random.integers(0, settings.vehicles, count)
+        places = [pa.array(np.ascontiguousarray(segment)), pa.array(vehicle)]
+        return pa.table(
+            {
+                "transaction": names_column(np.zeros(count, np.int64), ("report_position",)),
+                "road": places[0],
+                "count": places[0],
+                "visit": pa.StructArray.from_arrays(places, ["segment", "vehicle"]),
+                "speed": random.integers(40, 81, count),
+                "rounds": np.full(count, self.rounds),
+            }
+        )
+
+    def broken_promises(self, opening: Tables, events: pa.Table, run: Run) -> list[str]:
+        """A segment counts exactly the vehicles that visited it."""
+        counted = pc.sum(run.rows[VehicleCount]["vehicles"]).as_py() or 0
+        visits = run.rows[Visit].num_rows
+        return [] if counted == visits else [f"{counted} vehicles were counted, {visits} visited a segment"]
 
 
 class TwoGroups(Workload):

@@ -300,6 +300,7 @@ class Scheduler:
         return {
             "transactions": plan.transactions,
             "operations": plan.operations,
+            "writes": writes,
             "temporal": temporal,
             "parametric": parametric,
             "logical": logical,
