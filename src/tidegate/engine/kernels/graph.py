@@ -156,12 +156,13 @@ def _add(shapes, graph, kind, event, next_out, lists):  # type: ignore[no-untype
             if shapes.parameter_write[parameter]:
                 graph.version[access] = next_out[VERSIONS + table]
                 next_out[VERSIONS + table] += 1
-            partition = ((shapes.row_base[table] + slot) // PARTITION_ROWS) & (heads.shape[0] - 1)
-            if tails[partition] < 0:
-                heads[partition] = access
-            else:
-                graph.reader_next[tails[partition]] = access
-            tails[partition] = access
+            if heads.shape[0] > 1:  # one worker alone links all accesses as they stand
+                partition = ((shapes.row_base[table] + slot) // PARTITION_ROWS) & (heads.shape[0] - 1)
+                if tails[partition] < 0:
+                    heads[partition] = access
+                else:
+                    graph.reader_next[tails[partition]] = access
+                tails[partition] = access
             access += 1
     next_out[ACCESSES] = access
 
@@ -220,6 +221,14 @@ def link_partitions(shapes, graph, heads, start, stop, latest_write_out, latest_
                 row = shapes.row_base[graph.table[access]] + graph.slot[access]
                 _link(graph, access, row, latest_write_out, latest_out)
                 access = following
+
+
+@kernel
+def link_all(shapes, graph, latest_write_out, latest_out):  # type: ignore[no-untyped-def]
+    """Phase two where one worker does all of it."""
+    for access in range(graph.slot.shape[0]):
+        row = shapes.row_base[graph.table[access]] + graph.slot[access]
+        _link(graph, access, row, latest_write_out, latest_out)
 
 
 @kernel

@@ -27,6 +27,7 @@ from tidegate.engine.kernels.graph import (
     choose,
     decompose,
     forget_rows,
+    link_all,
     link_partitions,
 )
 from tidegate.engine.state.table import TableState
@@ -128,12 +129,16 @@ class GraphBuilder:
                 shapes, graph, order, batch.kinds, choice, begin, end, following[w], heads[w], tails[w]
             ),
         )
-        shares = self._shares(partitions) if len(ranges) > 1 else [(0, 1)]
         try:
-            self._each(
-                shares,
-                lambda w, begin, end: link_partitions(shapes, graph, heads, begin, end, self.latest_write, self.latest),
-            )
+            if partitions == 1:
+                link_all(shapes, graph, self.latest_write, self.latest)
+            else:
+                self._each(
+                    self._shares(partitions),
+                    lambda w, begin, end: link_partitions(
+                        shapes, graph, heads, begin, end, self.latest_write, self.latest
+                    ),
+                )
         except BaseException:  # nobody knows how far it came
             self.latest_write[:] = self.latest[:] = -1
             raise
