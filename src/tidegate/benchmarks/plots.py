@@ -206,7 +206,7 @@ def plot_groups(found: PointReport, file: Path) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(_thousands))
     _families_legend(axes, [each.variant for each in ranked], "upper left")
     figure.suptitle(
-        f"{experiment.title}: {found.contender} ({found.final[found.contender].note}) has {found.ratio:.2f} times the "
+        f"{experiment.title}\n{found.contender} ({found.final[found.contender].note}) has {found.ratio:.2f} times the "
         f"speed of {found.best.variant}",
         x=0.01, ha="left", fontsize=12, weight="bold",
     )  # fmt: skip

@@ -29,7 +29,7 @@ def plot_leaderboard(reports: Sequence[Report], file: Path) -> None:
         place -= 0.5
     axes.set_yticks([at for at, _ in labels], [label for _, label in labels])
     axes.set_xscale("log")
-    axes.margins(x=0.15)
+    axes.margins(x=0.25)
     axes.set_xlabel("batches of one vote per second")
     figure.suptitle("Leaderboard: atomic, ordered, exactly once", x=0.01, ha="left", fontsize=12, weight="bold")
     _save(figure, file)
