@@ -158,7 +158,7 @@ class Engine:
             if isinstance(table, Stream):
                 return self._flows().scan(self._stream(table))
             if isinstance(table, Window):
-                return self._flows().window_rows(table.identity)
+                return self._flows().window_rows(self._window(table))
             return self._core.rows(self._table(table))
 
     def take(self, stream: Stream) -> pa.Table:
@@ -181,6 +181,14 @@ class Engine:
         if flows is None:
             raise InputError("this engine runs no dataflow; give it one: tg.Engine([tg.dataflow([...])])")
         return flows
+
+    def _window(self, window: Window) -> int:
+        flows = self._flows()
+        number = flows.flows.window(window.identity)
+        if number < 0:
+            known = ", ".join(layout.name for layout in flows.windows.layouts) or "none"
+            raise InputError(f"{window!r} is not a window of this engine; they are: {known}")
+        return number
 
     def _stream(self, stream: Stream) -> int:
         number = self._flows().stream_number(stream.name)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tidegate as tg
+from tidegate.compiler import streams
 
 
 @tg.table(key="id")
@@ -213,6 +214,17 @@ class TestRefusals:
                 account.balance = 1
 
         refused(declare, "seen", "on a stream")
+
+    def test_more_of_the_most_frequent_than_there_is_room_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def declare() -> Any:
+            @tg.transaction(on=paid)
+            def f(account: Account, w: tg.window(paid, rows=3)) -> None:  # type: ignore[valid-type]
+                account.balance = len(w.top("amount", 3)) + len(w.top("ts", 3))
+
+        monkeypatch.setattr(streams, "TOP_WORDS", 6)
+        declare()
+        monkeypatch.setattr(streams, "TOP_WORDS", 5)
+        refused(declare, "top()", "more than 5 values")
 
     def test_a_float_is_not_summed(self) -> None:
         prices = tg.stream("prices", account=int, price=float)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
+from tidegate.engine import core
 from tidegate.foundation.jit import uncompiled
 from tidegate.testing import PlainProgram, check_history
 from tidegate.workloads import leaderboard as board
@@ -353,6 +354,34 @@ def test_look_ups_equal_the_plain_functions(seed: int) -> None:
         assert engine.scan(Person).to_pylist() == plain.rows(Person)
 
 
+def look_up_for(name: str) -> Any:
+    """A helper that a compiled body would take in."""
+    return tg.lookup(Person, name)
+
+
+class TestLookUpsInPlainPython:
+    """Nobody would note what plain Python writes to rows that it finds on its own: it may not find any."""
+
+    def test_are_refused_where_they_stand(self) -> None:
+        with pytest.raises(tg.DefinitionError, match="lookup needs a compiled body"):
+
+            @tg.transaction(compiled=False)
+            def direct(person: Person) -> None:
+                tg.lookup(Person, "bob").coins += 1
+
+    @pytest.mark.parametrize("beside", [[], [pass_on]], ids=["alone", "beside a graph"])
+    def test_are_an_error_of_the_program_and_no_outcome_where_they_hide(self, beside: list[Any]) -> None:
+        @tg.transaction(compiled=False)
+        def hidden(person: Person, coins: int, steps: int) -> None:
+            look_up_for("bob").coins += 1
+
+        event = {"transaction": ["hidden"], "person": ["ann"], "coins": [1], "steps": [0]}
+        with uncompiled(), tg.Engine([hidden, *beside]) as engine:
+            with pytest.raises(tg.DefinitionError, match="hidden.*Person"):
+                engine.run(pa.table(event))
+            assert engine.scan(Person).num_rows == 0
+
+
 def test_a_look_up_of_what_is_no_table_is_refused() -> None:
     with pytest.raises(tg.DefinitionError, match="takes a table"):
 
@@ -361,7 +390,65 @@ def test_a_look_up_of_what_is_no_table_is_refused() -> None:
             tg.lookup(int, 3)
 
 
+texts = tg.stream("texts", account=int, text=str)
+echoed = tg.stream("echoed", text=str)
+
+
+@tg.transaction(on=texts, emits=[echoed])
+def echo(account: Account, text: str, last: tg.window(texts, rows=3, slide=1)) -> str:  # type: ignore[valid-type]
+    account.notes += last.distinct("text")
+    tg.emit(echoed, text=last[0].text)
+    return last[0].text
+
+
+def test_strings_that_nobody_holds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of ever new strings: the pool holds those of the window and of outputs, and what they say stays."""
+    monkeypatch.setattr(core, "STRINGS_KEPT", 50)
+    with uncompiled(), tg.Engine(tg.dataflow([echo])) as engine:
+        said = [f"text number {n}" for n in range(600)]
+        for start in range(0, 600, 20):
+            part = said[start : start + 20]
+            found = engine.run(pa.table({"account": [1] * 20, "text": part}))["result"].to_pylist()
+            assert found == [said[max(0, n - 2)] for n in range(start, start + 20)]
+            if start % 100 == 80:
+                assert engine.take(echoed)["text"].to_pylist() == [
+                    said[max(0, n - 2)] for n in range(start - 80, start + 20)
+                ]
+        assert engine.scan(Account).to_pylist() == [{"id": 1, "balance": 0, "notes": 1 + 2 + 3 * 598}]
+        assert len(engine._core.strings) < 400
+
+
+def test_only_streams_that_need_room_grow() -> None:
+    with uncompiled(), tg.Engine(tg.dataflow(GRAPH)) as engine:
+        engine.run(events(*((n % 3, 30, n) for n in range(400))).drop_columns(["transaction"]))
+        flows = engine._core.flows
+        assert flows is not None
+        sizes = {stream.layout.name: len(stream.batches) for stream in flows.streams}
+        assert sizes["alarms"] >= 199 and sizes["booked"] == sizes["orders"] == 64
+
+
+def test_a_window_of_somebody_else_is_not_there() -> None:
+    with uncompiled(), tg.Engine(tg.dataflow(GRAPH)) as engine:
+        with pytest.raises(tg.InputError, match=r"watch\.seen"):
+            engine.scan(tg.window(booked, rows=3))
+        with pytest.raises(tg.InputError, match="orders, booked, alarms"):
+            engine.scan(numbers)
+
+
 class TestKept:
+    def test_a_graph_that_remembers_other_fields_is_refused(self, tmp_path: Path) -> None:
+        wider = tg.stream("texts", account=int, text=str, more=int)
+
+        @tg.transaction(on=wider)
+        def echo(account: Account, last: tg.window(wider, rows=3, slide=1)) -> None:  # type: ignore[valid-type]
+            account.notes += len(last)
+
+        with uncompiled():
+            with tg.Engine(tg.dataflow([globals()["echo"]]), directory=str(tmp_path / "state")) as engine:
+                engine.run(pa.table({"account": [1], "text": ["a"]}))
+            with pytest.raises(tg.DefinitionError, match="tidegate_window_echo_last.*of_more"):
+                tg.Engine(tg.dataflow([echo]), directory=str(tmp_path / "state"))
+
     def test_windows_rounds_and_waiting_events_survive(self, tmp_path: Path) -> None:
         table = events(*((n % 3, 30 + n, n) for n in range(23))).drop_columns(["transaction"])
         graph = tg.dataflow(GRAPH, atomic_batch=4, name="kept")

@@ -54,7 +54,8 @@ def _ways() -> list[tuple[str, Any]]:
     """What the adaptive strategy chooses from; other strategies are compiled when they are first used."""
     from tidegate.engine.adaptation.model import CANDIDATES
 
-    return [(str(candidate), candidate.strategy) for candidate in CANDIDATES if candidate.strategy != "serial"]
+    ways = {str(candidate.strategy): candidate.strategy for candidate in CANDIDATES if candidate.strategy != "serial"}
+    return list(ways.items())
 
 
 def _run_ledger(order_by: str | None, strategy: Any = "serial") -> None:

@@ -15,8 +15,7 @@ from tidegate.compiler.signatures import UNKNOWN, read_result, struct_fields
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.statements import ALWAYS, ASSIGNABLE
 from tidegate.compiler.types import MIXED, Nothing, Row, RowList, Term, Type, ValueList, WindowOf, describe
-from tidegate.compiler.unit import Unit
-from tidegate.operations.flow import StreamLayout, WindowParameter
+from tidegate.compiler.unit import NOT_FLOWING, Flowing, Unit
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import Parameter, ResultType, RowParameter, generated_name
 
@@ -25,17 +24,11 @@ class TransactionCompiler(FunctionCompiler):
     """Lowers a transaction's body: it returns a status and stores its result."""
 
     def __init__(
-        self,
-        source: FunctionSource,
-        parameters: tuple[Parameter, ...],
-        annotation: Any,
-        windows: tuple[WindowParameter, ...] = (),
-        emits: tuple[StreamLayout, ...] = (),
-        time: str = "",
+        self, source: FunctionSource, parameters: tuple[Parameter, ...], annotation: Any, flowing: Flowing = NOT_FLOWING
     ) -> None:
         types = {parameter.name: _type(parameter) for parameter in parameters}
-        types |= {window.name: WindowOf(window) for window in windows}
-        super().__init__(source, types, Unit(generated_name(source.function.__name__), emits=emits, time=time))
+        types |= {window.name: WindowOf(window) for window in flowing.windows}
+        super().__init__(source, types, Unit(generated_name(source.function.__name__), flowing))
         self.unit.compiling.append(source.function)
         self.declared = annotation is not UNKNOWN
         self.result: ResultType | None = None

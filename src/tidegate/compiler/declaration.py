@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, overload
 
+from tidegate.api.control import history, lookup
 from tidegate.api.stream import Stream
 from tidegate.api.transaction import Transaction
 from tidegate.api.window import Window
 from tidegate.compiler.signatures import UNKNOWN, Signature, check_fields, read_parameters, read_result
 from tidegate.compiler.source import FunctionSource
-from tidegate.compiler.transactions import Streaming, compile_transaction
+from tidegate.compiler.transactions import compile_transaction
+from tidegate.compiler.unit import Flowing
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
 from tidegate.operations.flow import WindowParameter
@@ -57,7 +59,7 @@ def transaction(
     names = sys._getframe(1).f_locals
 
     def declare(declared: Callable[..., Any]) -> Transaction:
-        return _declare(declared, compiled, names, _Flowing(on, tuple(emits), time=time))
+        return _declare(declared, compiled, names, _Declared(on, tuple(emits), time=time))
 
     return declare if function is None else declare(function)
 
@@ -77,14 +79,14 @@ def trigger(
     names = sys._getframe(1).f_locals
 
     def declare(declared: Callable[..., Any]) -> Transaction:
-        return _declare(declared, compiled, names, _Flowing(on, tuple(emits), trigger=True, time=time))
+        return _declare(declared, compiled, names, _Declared(on, tuple(emits), trigger=True, time=time))
 
     return declare
 
 
 @dataclass(frozen=True, slots=True)
-class _Flowing:
-    """What a declaration says of streams."""
+class _Declared:
+    """What the decorator was given."""
 
     on: Stream | Window | None = None
     emits: tuple[Stream, ...] = ()
@@ -92,7 +94,7 @@ class _Flowing:
     time: str = ""
 
 
-def _declare(function: Callable[..., Any], compiled: bool, names: Any, flowing: _Flowing) -> Transaction:
+def _declare(function: Callable[..., Any], compiled: bool, names: Any, given: _Declared) -> Transaction:
     if not isinstance(function, types.FunctionType):
         raise DefinitionError(f"@tg.transaction decorates a function, got {function!r}")
     place = Place(function.__code__.co_filename, _definition_line(function))
@@ -100,15 +102,12 @@ def _declare(function: Callable[..., Any], compiled: bool, names: Any, flowing: 
     def refuse(message: str, advice: str) -> NoReturn:
         raise DefinitionError(place.describe(f"transaction {function.__name__!r}: {message}", advice))
 
-    signature = read_parameters(function, place, names, streaming=flowing.on is not None)
-    streaming = _streaming(signature, flowing, refuse)
-    timed = [p for p in signature.parameters if p.name == flowing.time]
-    if flowing.time and not (timed and isinstance(timed[0], ValueParameter) and timed[0].kind is Kind.INT):
-        refuse(f"time={flowing.time!r} is not an int parameter of it", "name the parameter that carries its time")
+    signature = read_parameters(function, place, names, streaming=given.on is not None)
+    flowing = _flowing(signature, given, refuse)
     plan = None
     if compiled:
         try:
-            plan = compile_transaction(function, place, signature.parameters, signature.result, streaming, flowing.time)
+            plan = compile_transaction(function, place, signature.parameters, signature.result, flowing)
         except (OSError, SyntaxError) as error:
             warnings.warn(
                 f"{place.file}:{place.line}: the source of transaction {function.__name__!r} cannot be read "
@@ -117,36 +116,40 @@ def _declare(function: Callable[..., Any], compiled: bool, names: Any, flowing: 
             )
     if plan is None:
         plan = _interpreted(function, place, signature.parameters, signature.result)
-        windows = streaming.windows if streaming is not None else ()
-        plan = dataclasses.replace(plan, windows=windows, time=flowing.time)
+        plan = dataclasses.replace(plan, windows=flowing.windows, time=flowing.time)
     classes = signature.classes | {found.__name__: found for found in plan.lookup_classes}
-    return Transaction(function, plan, classes, flowing.on, flowing.emits, signature.windows, flowing.trigger)
+    return Transaction(function, plan, classes, given.on, given.emits, signature.windows, given.trigger)
 
 
-def _streaming(signature: Signature, flowing: _Flowing, refuse: Callable[[str, str], NoReturn]) -> Streaming | None:
-    for stream in flowing.emits:
+def _flowing(signature: Signature, given: _Declared, refuse: Callable[[str, str], NoReturn]) -> Flowing:
+    timed = [p for p in signature.parameters if p.name == given.time]
+    if given.time and not (timed and isinstance(timed[0], ValueParameter) and timed[0].kind is Kind.INT):
+        refuse(f"time={given.time!r} is not an int parameter of it", "name the parameter that carries its time")
+    for stream in given.emits:
         if not isinstance(stream, Stream):
             refuse(f"emits lists streams, got {stream!r}", "declare it with tg.stream(...)")
-    if flowing.on is None:
-        if flowing.emits:
+    if given.on is None:
+        if given.emits:
             refuse("it emits, but is not on a stream", "write @tg.transaction(on=..., emits=...)")
-        return None
-    if not isinstance(flowing.on, Stream | Window):
-        refuse(f"`on` is a stream, got {flowing.on!r}", "declare it with tg.stream(...)")
-    if isinstance(flowing.on, Window) and not flowing.trigger:
+        return Flowing(time=given.time)
+    if not isinstance(given.on, Stream | Window):
+        refuse(f"`on` is a stream, got {given.on!r}", "declare it with tg.stream(...)")
+    if isinstance(given.on, Window) and not given.trigger:
         refuse("a transaction is on a stream, not on a window", "write @tg.trigger(on=...)")
-    check_fields(signature, flowing.on, refuse)
+    check_fields(signature, given.on, refuse)
     windows = tuple(
         WindowParameter(name, window.stream.layout, window.size, window.slide, window.time, window.identity)
         for name, window in signature.windows.items()
     )
-    return Streaming(windows, tuple(stream.layout for stream in flowing.emits))
+    return Flowing(windows, tuple(stream.layout for stream in given.emits), given.time, streaming=True)
 
 
 def _interpreted(function: Callable[..., Any], place: Place, parameters: Any, annotation: Any) -> TransactionPlan:
     def refuse(message: str, advice: str) -> Any:
         raise DefinitionError(place.describe(f"transaction {function.__name__!r}: {message}", advice))
 
+    for verb in _calls_of(function, (lookup, history)):
+        refuse(f"tg.{verb} needs a compiled body: only there is known which rows are written", "drop compiled=False")
     if annotation is UNKNOWN and _returns_a_value(function):
         refuse("it returns a value, and interpreted functions say of which type", "annotate it, for example -> int")
     result = None if annotation is UNKNOWN else read_result(annotation, refuse)
@@ -165,6 +168,16 @@ def _interpreted(function: Callable[..., Any], place: Place, parameters: Any, an
         speculative=False,
         unsplit="it runs as plain Python, and what that does is not known before",
     )
+
+
+def _calls_of(function: Callable[..., Any], verbs: tuple[Any, ...]) -> list[str]:
+    """Which of some functions a body calls by name."""
+    try:
+        source = FunctionSource(function, "")
+    except (OSError, SyntaxError):
+        return []
+    called = [source.resolve(node.func) for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    return [verb.__name__ for verb in verbs if any(found is verb for found in called)]
 
 
 def _returns_a_value(function: Callable[..., Any]) -> bool:

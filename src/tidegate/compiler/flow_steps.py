@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tidegate.compiler.streams import aggregate_slot
+from tidegate.compiler.streams import aggregate_slot, journal_lines
 from tidegate.operations.flow import (
     JOURNAL_FULL,
     ROOM,
@@ -144,8 +144,7 @@ class StepWriter:
 
     def _window_number(self, member: MemberPlan, parameter: str) -> int:
         plan = self.plans[member.transaction]
-        identity = next(w.identity for w in plan.windows if w.name == parameter)
-        return next(n for n, window in enumerate(self.flows.windows) if window.identity == identity)
+        return self.flows.window(next(w.identity for w in plan.windows if w.name == parameter))
 
     def _written_tables(self, member: MemberPlan) -> set[str]:
         plan = self.plans[member.transaction]
@@ -157,7 +156,7 @@ class StepWriter:
         plan = self.plans[member.transaction]
         position = "i" if member.border else "q"
         body: list[str] = [f"    hits[{number}] += 1"]
-        passed = {"i": "i" if member.border and self._gives_results(number) else "0"}
+        passed = {"i": "i" if member.gives_results else "0"}
         for parameter in plan.parameters:
             if isinstance(parameter, RowParameter):
                 body += self._row(member, parameter)
@@ -180,12 +179,6 @@ class StepWriter:
         arguments = [passed.get(name, name) for name in plan.arguments]
         body.append(f"    return {generated_name(plan.name)}({', '.join(arguments)})")
         return "\n".join([f"@generated\ndef step_{number}({position}, env):", *self._unpack(body), *body])
-
-    def _gives_results(self, number: int) -> bool:
-        """Whether events of a border stream get this member's results: the first on the stream."""
-        stream = self.flows.members[number].stream
-        on_stream = [n for n, m in enumerate(self.flows.members) if m.border and m.stream == stream and m.on_window < 0]
-        return number == min(on_stream)
 
     def _entry_binding(self, member: MemberPlan, name: str, table: TableLayout | None) -> tuple[str, int]:
         """Where a border stream's field lies among the bound columns."""
@@ -228,12 +221,11 @@ class StepWriter:
                 ]
             else:
                 lines.append(f"    want_{table}[0, {part}] = {value}")
-        number = self.tables.index(parameter.table)
         return [
             *lines,
             f"    {name} = slot_of(ix_{table}, want_{table})",
             f"    if {name} < 0:",
-            f"        control[{WHICH}] = {number}",
+            f"        control[{WHICH}] = number_of_{table}",
             f"        return {ROOM - TABLE_FULL}",
         ]
 
@@ -245,19 +237,13 @@ class StepWriter:
     def _push(self, table: TableLayout, row: str, now: str) -> list[str]:
         """Journal a row before it is written."""
         name = table.name
-        lines = [
+        return [
             f"    m = jn_{name}[0]",
             f"    if m >= jr_{name}.shape[0]:",
-            f"        control[{WHICH}] = {self.tables.index(table)}",
+            f"        control[{WHICH}] = number_of_{name}",
             f"        return {ROOM - JOURNAL_FULL}",
-            f"    jr_{name}[m] = {row}",
-            f"    jt_{name}[m] = {now}",
-            f"    je_{name}[m] = e_{name}[{row}]",
+            *(f"    {line}" for line in journal_lines(table, row, now, "m")),
         ]
-        for column in table.value_columns:
-            array = column_array(name, column.name)
-            lines.append(f"    j{array}[m] = {array}[{row}]")
-        return [*lines, f"    jn_{name}[0] = m + 1"]
 
     def _windows(self, number: int, member: MemberPlan, plan: TransactionPlan, position: str) -> list[str]:
         """Let the member's own windows take in the tuple, and run the triggers of those that slide."""

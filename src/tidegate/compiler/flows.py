@@ -33,9 +33,7 @@ from tidegate.operations.flow import (
     stream_count,
 )
 from tidegate.operations.layout import TableLayout
-from tidegate.operations.plan import (
-    column_array,
-)
+from tidegate.operations.plan import column_array
 
 
 class FlowWriter(StepWriter):
@@ -48,11 +46,9 @@ class FlowWriter(StepWriter):
         parts = [self._remember(table) for table in self.journalled if table.name in self.keeps]
         ordered = sorted(enumerate(self.flows.members), key=lambda found: found[1].on_window < 0)
         parts += [self._step(number) for number, member in ordered if self.plans[member.transaction].compiled]
-        number = 0
-        for flow_number, flow in enumerate(self.flows.flows):
-            for group in flow.groups:
-                parts.append(self._group(number, group, flow_number))
-                number += 1
+        for place, flow in enumerate(self.flows.flows):
+            for number, group in zip(flow.group_numbers, flow.groups, strict=True):
+                parts.append(self._group(number, group, place))
         return "\n\n\n".join([*parts, self._flow()])
 
     # --- groups ----------------------------------------------------------------------------------------------
@@ -93,18 +89,18 @@ class FlowWriter(StepWriter):
         for table in tables:
             body += [
                 f"    if s == 0 and tn_{table.name}[0] + jn_{table.name}[0] > tt_{table.name}.shape[0]:",
-                f"        control[{WHICH}] = {self.tables.index(table)}",
+                f"        control[{WHICH}] = number_of_{table.name}",
                 f"        s = {ROOM - TOUCHED_FULL}",
             ]
             if table.name in self.keeps:
                 body += [
                     f"    if s == 0 and hs_{table.name}[1] - hs_{table.name}[0] + jn_{table.name}[0] > "
                     f"ht_{table.name}.shape[0]:",
-                    f"        control[{WHICH}] = {self.tables.index(table)}",
+                    f"        control[{WHICH}] = number_of_{table.name}",
                     f"        s = {ROOM - HISTORY_FULL}",
                 ]
         body += ["    if s != 0:", *self._take_back(tables, emitted, windowed)]
-        body += ["    else:", *self._keep(group, tables, emitted, windowed, flow)]
+        body += ["    else:", *self._keep(group, tables, windowed, flow)]
         body += self._record(number, [m for m, _ in members], flow)
         for m, _ in members:
             body.append(f"    hits[{m}] = 0")
@@ -137,9 +133,7 @@ class FlowWriter(StepWriter):
             lines.append("        undo(wheap, wjournal, wstate, 0)")
         return lines or ["        pass"]
 
-    def _keep(
-        self, group: GroupPlan, tables: list[TableLayout], emitted: list[str], windowed: bool, flow: int
-    ) -> list[str]:
+    def _keep(self, group: GroupPlan, tables: list[TableLayout], windowed: bool, flow: int) -> list[str]:
         lines = []
         for table in tables:
             name = table.name
@@ -221,11 +215,10 @@ class FlowWriter(StepWriter):
 
     def _flow(self) -> str:
         body = ["    while True:", f"        if control[{GROUP}] >= 0:", f"            active = control[{ACTIVE}]"]
-        number = 0
-        for place, flow in enumerate(self.flows.flows):
+        for flow in self.flows.flows:
             tests = " or ".join(f"active == {border}" for border in flow.borders)
             body.append(f"            if {tests}:")
-            for group in range(number, number + len(flow.groups)):
+            for group in flow.group_numbers:
                 body += [
                     f"                if control[{GROUP}] == {group}:",
                     f"                    s = group_{group}(active, env)",
@@ -235,8 +228,7 @@ class FlowWriter(StepWriter):
                     f"                        return {STREAM_FULL} if s == -2 else {ROOM} - s",
                     f"                    control[{GROUP}] = {group + 1}",
                 ]
-            number += len(flow.groups)
-            body += self._end_round(flow, place)
+            body += self._end_round(flow)
         body += [
             f"        position = control[{POSITION}]",
             "        if position >= stop:",
@@ -247,11 +239,9 @@ class FlowWriter(StepWriter):
             "            continue",
             "        k = kinds[i]",
         ]
-        first_group = 0
         for place, flow in enumerate(self.flows.flows):
             for border in flow.borders:
-                body += self._arrive(flow, place, border, first_group)
-            first_group += len(flow.groups)
+                body += self._arrive(flow, place, border)
         for transaction, call in self.calls.items():
             body += [
                 f"        if k == {transaction}:",
@@ -273,7 +263,7 @@ class FlowWriter(StepWriter):
         body.append(f"        control[{POSITION}] = position + 1")
         return "\n".join(["@kernel_or_plain\ndef flow(stop, order, kinds, env):", *self._unpack(body), *body])
 
-    def _end_round(self, flow: FlowPlan, place: int) -> list[str]:
+    def _end_round(self, flow: FlowPlan) -> list[str]:
         lines = []
         for number, stream in enumerate(self.flows.streams):
             if not self.flows.outputs[number] and any(number in group.emits for group in flow.groups):
@@ -282,12 +272,12 @@ class FlowWriter(StepWriter):
             lines += [f"                if active == {border}:", f"                    open_{border}[0] = 0"]
         return [*lines, f"                control[{GROUP}] = -1"]
 
-    def _arrive(self, flow: FlowPlan, place: int, border: int, first_group: int) -> list[str]:
+    def _arrive(self, flow: FlowPlan, place: int, border: int) -> list[str]:
         """An event of a border stream: it joins the open batch, and a batch that is complete begins its round."""
         entry = next(self.entries[m.transaction] for m in self.flows.members if m.border and m.stream == border)
         begin = [
             f"control[{ROUNDS + place}] += 1",
-            f"control[{GROUP}] = {first_group}",
+            f"control[{GROUP}] = {flow.first_group}",
             f"control[{ACTIVE}] = {border}",
         ]
         join = [f"            opened_{border}[open_{border}[0]] = i", f"            open_{border}[0] += 1"]

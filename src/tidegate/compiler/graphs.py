@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidegate.api.dataflow import Dataflow
 from tidegate.api.stream import Stream
@@ -45,8 +46,8 @@ def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) 
     members = [member for dataflow in dataflows for member in dataflow.transactions]
     windows, owners = _windows(members)
     consumed = {m.on.name for m in members if isinstance(m.on, Stream)}
-    plans = [_member(m, members, number_of, numbers, windows, owners, dataflows) for m in members]
-    flows = []
+    plans = [_member(m, number_of, numbers, windows, dataflows) for m in members]
+    flows: list[FlowPlan] = []
     place = {id(member): number for number, member in enumerate(members)}
     for dataflow in dataflows:
         groups = tuple(
@@ -57,14 +58,16 @@ def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) 
             for group in dataflow.members
         )
         borders = tuple(numbers[stream.name] for stream in dataflow.borders)
-        flows.append(FlowPlan(dataflow.name, groups, borders, dataflow.atomic_batch))
+        flows.append(FlowPlan(dataflow.name, groups, borders, dataflow.atomic_batch, _groups(flows)))
     remembered = _remembered(transactions)
     for number, transaction in enumerate(transactions):
         if transaction.on is None and (transaction.plan.lookups or remembered):
             streams[transaction.__name__] = _arguments(transaction)
             consumed.add(transaction.__name__)
             plans.append(MemberPlan(number, len(streams) - 1, border=True))
-            flows.append(FlowPlan("", (GroupPlan((len(plans) - 1,), ()),), (len(streams) - 1,), 1))
+            flows.append(FlowPlan("", (GroupPlan((len(plans) - 1,), ()),), (len(streams) - 1,), 1, _groups(flows)))
+    first_on = {m.stream: n for n, m in reversed(list(enumerate(plans))) if m.border and m.on_window < 0}
+    plans = [replace(m, gives_results=first_on.get(m.stream) == n) for n, m in enumerate(plans)]
     return FlowsPlan(
         streams=tuple(streams.values()),
         outputs=tuple(name not in consumed for name in streams),
@@ -134,20 +137,24 @@ def _windows(members: Sequence[Transaction]) -> tuple[list[WindowParameter], lis
     return windows, owners
 
 
+def _groups(flows: Sequence[FlowPlan]) -> int:
+    return sum(len(flow.groups) for flow in flows)
+
+
 def _member(
     member: Transaction,
-    members: Sequence[Transaction],
     number_of: dict[int, int],
     numbers: dict[str, int],
     windows: list[WindowParameter],
-    owners: list[int],
     dataflows: Sequence[Dataflow],
 ) -> MemberPlan:
     borders = {stream.name for dataflow in dataflows for stream in dataflow.borders}
-    if isinstance(member.on, Window):
-        identity = member.on.identity
-        found = next(number for number, window in enumerate(windows) if window.identity == identity)
-        name = member.on.stream.name
-        return MemberPlan(number_of[id(member)], numbers[name], name in borders, found)
+    emits = tuple(numbers[stream.name] for stream in member.emits)
     assert member.on is not None
-    return MemberPlan(number_of[id(member)], numbers[member.on.name], member.on.name in borders)
+    found, name = -1, ""
+    if isinstance(member.on, Window):
+        identity, name = member.on.identity, member.on.stream.name
+        found = next(number for number, window in enumerate(windows) if window.identity == identity)
+    else:
+        name = member.on.name
+    return MemberPlan(number_of[id(member)], numbers[name], name in borders, emits, found)

@@ -136,7 +136,11 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None = None) -> 
         )
         source = f"{writer.text(len(arrays), len(scratch), graph.constants())}\n\n\n{graph.text()}\n"
         reasons += tuple(graph.reasons)
-        flows = replace(flows, environment=tuple((k, tuple(v)) for k, v in graph.environment().items()))
+        flows = replace(
+            flows,
+            environment=tuple((family, tuple(names)) for family, names in graph.environment().items()),
+            journalled=tuple(table.name for table in graph.journalled),
+        )
         names = [_event_name(number, plans, entries, flows) for number in range(len(plans))]
     return ProgramPlan(
         tables=tables,

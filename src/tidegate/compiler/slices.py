@@ -32,8 +32,8 @@ from tidegate.compiler.run_ahead import can_run_ahead, head_of
 from tidegate.compiler.slicing import Body, Part, Piece, Slicing, list_pieces, source_of
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import Row, RowList, Term
+from tidegate.compiler.unit import NOT_FLOWING, Flowing
 from tidegate.foundation.errors import DefinitionError
-from tidegate.operations.flow import StreamLayout, WindowParameter
 from tidegate.operations.plan import ESCAPE, NEVER, Parameter, RowParameter, Slice, failure
 
 
@@ -41,15 +41,9 @@ class ObservedBody(TransactionCompiler):
     """Lowers a whole body and notes what each piece of it does: whole loops, and their parts as well."""
 
     def __init__(
-        self,
-        source: FunctionSource,
-        parameters: tuple[Parameter, ...],
-        annotation: Any,
-        windows: tuple[WindowParameter, ...] = (),
-        emits: tuple[StreamLayout, ...] = (),
-        time: str = "",
+        self, source: FunctionSource, parameters: tuple[Parameter, ...], annotation: Any, flowing: Flowing = NOT_FLOWING
     ) -> None:
-        super().__init__(source, parameters, annotation, windows, emits, time)
+        super().__init__(source, parameters, annotation, flowing)
         self.signature = parameters
         self.pieces = list_pieces(source.tree.body)
         self.parts = list_pieces(source.tree.body, inside_loops=True)

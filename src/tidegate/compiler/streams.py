@@ -23,6 +23,7 @@ from tidegate.operations.flow import (
     JOURNAL_FULL,
     ROOM,
     TABLE_FULL,
+    TOP_WORDS,
     WHICH,
     StreamField,
     column_of,
@@ -53,6 +54,19 @@ def aggregate_slot(transaction: str, parameter: str, function: str, field: str) 
 
 LOOKED_UP = "tg.lookup"
 """The origin of rows that are not parameters."""
+
+
+def journal_lines(table: TableLayout, row: str, now: str, place: str) -> list[str]:
+    """Code that notes a row as it is, at a place of its table's journal where there is room."""
+    name = table.name
+    columns = [column_array(name, column.name) for column in table.value_columns]
+    return [
+        f"jr_{name}[{place}] = {row}",
+        f"jt_{name}[{place}] = {now}",
+        f"je_{name}[{place}] = e_{name}[{row}]",
+        *(f"j{column}[{place}] = {column}[{row}]" for column in columns),
+        f"jn_{name}[0] = {place} + 1",
+    ]
 
 
 class Streaming(Calls):
@@ -102,19 +116,17 @@ class Streaming(Calls):
         with self.block(f"if {place} >= {self.array(f'jr_{name}')}.shape[0]:"):
             self.emit(f"{self.array('control')}[{WHICH}] = number_of_{name}")
             self.leave(str(ROOM - JOURNAL_FULL))
-        self.emit(f"jr_{name}[{place}] = {row}")
-        self.emit(f"{self.array(f'jt_{name}')}[{place}] = {self.now()}")
-        self.emit(f"{self.array(f'je_{name}')}[{place}] = {self.array(f'e_{name}')}[{row}]")
-        for column in table.value_columns:
-            array = column_array(name, column.name)
-            self.emit(f"{self.array(f'j{array}')}[{place}] = {self.array(array)}[{row}]")
-        self.emit(f"jn_{name}[0] = {place} + 1")
+        columns = [column_array(name, column.name) for column in table.value_columns]
+        for array in (f"jt_{name}", f"je_{name}", f"e_{name}", *columns, *(f"j{column}" for column in columns)):
+            self.array(array)
+        for line in journal_lines(table, row, self.now(), place):
+            self.emit(line)
 
     # --- earlier states of rows -----------------------------------------------------------------------------
 
     def now(self) -> str:
         """Code for the transaction's own time; 0 where it has none."""
-        return f"p_{self.unit.time}" if self.unit.time else "0"
+        return f"p_{self.unit.flowing.time}" if self.unit.flowing.time else "0"
 
     def remember(self, node: ast.Call) -> Term:
         """tg.history(row, last=...)."""
@@ -129,7 +141,7 @@ class Streaming(Calls):
         last = wanted.value if isinstance(wanted, ast.Constant) else self.source.resolve(wanted)
         if not isinstance(last, int) or isinstance(last, bool) or not 0 < last < 1 << 62:
             self.refuse(node, f"last is a positive constant, got {ast.unparse(wanted)!r}")
-        if not self.unit.time:
+        if not self.unit.flowing.time:
             self.refuse(node, "its own time is not known", 'say which parameter it is: @tg.transaction(time="ts")')
         table = row.type.table
         known = self.unit.histories.get(table.name, (table, 0))[1]
@@ -179,7 +191,7 @@ class Streaming(Calls):
         if not isinstance(target, Stream):
             self.refuse(node, "emit() takes a stream of the module first, then its fields by name")
         name = target.name
-        if all(stream.name != name for stream in self.unit.emits):
+        if all(stream.name != name for stream in self.unit.flowing.emits):
             self.refuse(node, f"it emits into {name!r}, which it does not declare", f"write emits=[{name}, ...]")
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         wanted = [field.name for field in target.layout.fields]
@@ -324,6 +336,8 @@ class Streaming(Calls):
         place = self.unit.top_places.setdefault(ast.dump(node) + f"{node.lineno}:{node.col_offset}", self.unit.top_used)
         if place == self.unit.top_used:
             self.unit.top_used += limit
+        if self.unit.top_used > TOP_WORDS:
+            self.refuse(node, f"all calls of top() together give more than {TOP_WORDS} values", "ask for fewer")
         self.emit(f"{data} = {scratch}")
         self.emit(f"{start} = {place}")
         self.emit(

@@ -18,15 +18,14 @@ Where the body can be split, each of its slices becomes a function of its own be
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tidegate.compiler.functions import parameter_codes
 from tidegate.compiler.slices import ObservedBody, Split, lower_slices
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import Row, RowList
+from tidegate.compiler.unit import NOT_FLOWING, Flowing
 from tidegate.foundation.places import Place
-from tidegate.operations.flow import StreamLayout, WindowParameter
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import Parameter, TransactionPlan, column_array
 
@@ -36,15 +35,13 @@ def compile_transaction(
     place: Place,
     parameters: tuple[Parameter, ...],
     annotation: Any,
-    streaming: Streaming | None = None,
-    time: str = "",
+    flowing: Flowing = NOT_FLOWING,
 ) -> TransactionPlan:
-    """The plan of a transaction with its generated source; a streaming one says what flows in and out."""
+    """The plan of a transaction with its generated source."""
     source = FunctionSource(function, f"transaction {function.__name__!r}")
-    windows, emits = (streaming.windows, streaming.emits) if streaming is not None else ((), ())
-    compiler = ObservedBody(source, parameters, annotation, windows, emits, time)
+    compiler = ObservedBody(source, parameters, annotation, flowing)
     compiler.compile()
-    for stream in emits:
+    for stream in flowing.emits:
         if stream.name not in compiler.unit.emitted:
             source.refuse(
                 source.tree,
@@ -63,9 +60,8 @@ def compile_transaction(
         *(["    if status != 0:", *undo.restore] if undo.restore else []),
         "    return status",
     ]
-    lookups = compiler.unit.lookups
-    histories = compiler.unit.histories
-    split = lower_slices(compiler) if streaming is None and not lookups and not histories else _WHOLE
+    lookups, histories = compiler.unit.lookups, compiler.unit.histories
+    split = _WHOLE if flowing.streaming or lookups or histories else lower_slices(compiler)
     helpers = [helper.source for helper in compiler.unit.helpers.values()]
     text = "\n\n\n".join([*helpers, "\n".join(body), "\n".join(wrapper), *split.functions])
     return TransactionPlan(
@@ -82,22 +78,14 @@ def compile_transaction(
         slices=split.slices,
         speculative=split.speculative,
         unsplit=split.unsplit,
-        windows=windows,
+        windows=flowing.windows,
         aggregates=tuple(compiler.unit.aggregates),
         lookups=tuple(table for table, _ in lookups.values()),
         lookup_writes=tuple(sorted(compiler.unit.lookup_writes)),
         lookup_classes=tuple(found for _, found in lookups.values()),
-        time=time,
+        time=flowing.time,
         histories=tuple(histories.values()),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Streaming:
-    """What flows into and out of a streaming transaction."""
-
-    windows: tuple[WindowParameter, ...]
-    emits: tuple[StreamLayout, ...]
 
 
 _WHOLE = Split((), (), False, "it is a step of a dataflow graph, or looks rows up while it runs: it runs as a whole")

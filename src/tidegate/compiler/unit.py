@@ -7,9 +7,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.compiler.types import Type
-from tidegate.operations.flow import StreamLayout
+from tidegate.operations.flow import StreamLayout, WindowParameter
 from tidegate.operations.layout import TableLayout
 from tidegate.operations.plan import Access
+
+
+@dataclass(frozen=True, slots=True)
+class Flowing:
+    """What a declaration says besides the signature: what flows in and out, and which parameter is the time.
+
+    `streaming` is whether the transaction is a step of a dataflow graph.
+    """
+
+    windows: tuple[WindowParameter, ...] = ()
+    emits: tuple[StreamLayout, ...] = ()
+    time: str = ""
+    streaming: bool = False
+
+
+NOT_FLOWING = Flowing()
 
 
 @dataclass(slots=True)
@@ -29,16 +45,15 @@ class Unit:
     """What the functions of one transaction share."""
 
     name: str
+    flowing: Flowing = NOT_FLOWING
     reasons: list[str] = field(default_factory=list)
     literals: list[str] = field(default_factory=list)
     helpers: dict[tuple[Any, ...], Helper] = field(default_factory=dict)
     compiling: list[Callable[..., Any]] = field(default_factory=list)
-    emits: tuple[StreamLayout, ...] = ()
     emitted: set[str] = field(default_factory=set)
     aggregates: dict[tuple[str, str, str], None] = field(default_factory=dict)
     top_places: dict[str, int] = field(default_factory=dict)
     top_used: int = 0
     lookups: dict[str, tuple[TableLayout, type]] = field(default_factory=dict)
     lookup_writes: set[str] = field(default_factory=set)
-    time: str = ""
     histories: dict[str, tuple[TableLayout, int]] = field(default_factory=dict)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tidegate.engine.arguments import argument_columns, key_columns
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.runner import Runner
-from tidegate.engine.flow_store import FlowStore, layouts_of
+from tidegate.engine.flow_store import FlowStore, layouts_of, require_same_memory
 from tidegate.engine.flows import FlowRun
 from tidegate.engine.intake import (
     Bound,
@@ -87,10 +87,11 @@ class EngineCore:
         self._in_graphs = {member.transaction for member in members}
         self._flow_store: FlowStore | None = None
         if self.plan.flows is not None:
-            self.flows = FlowRun(program, module, dict(self.tables), self.strings, record)
+            self.flows = FlowRun(program, module, dict(self.tables), record)
             if track_changes:
-                for layout in layouts_of(self.flows):
-                    self.tables[layout.name] = TableState(layout, self.strings)
+                hidden = layouts_of(self.flows)
+                require_same_memory(extra, hidden)
+                self.tables |= {layout.name: TableState(layout, self.strings) for layout in hidden}
                 self._flow_store = FlowStore(self.flows, self.tables)
         self._single = SingleRun(self.plan, self.tables, self._note_written if track_changes else None)
         self._use_strings(self.strings)
@@ -101,21 +102,27 @@ class EngineCore:
     def _use_strings(self, strings: StringPool) -> None:
         self.strings = strings
         self.runner.use_strings(strings)
+        if self.flows is not None:
+            self.flows.use_strings(strings)
         self._single.use_strings(strings, self.runner.serial)
 
     def _collect_strings_if_due(self) -> None:
-        if len(self.strings) > self._strings_limit and not self._touched and self.flows is None:
+        remembering = self.flows is not None and self.flows.histories  # whose strings are not counted
+        if len(self.strings) > self._strings_limit and not self._touched and not remembering:
             self._collect_strings()
 
     def _collect_strings(self) -> None:
         """Start a new pool with the strings that rows still hold; due when the pool has doubled."""
         held = [numbers for table in self.tables.values() for numbers in table.string_numbers()]
+        held += self.flows.string_numbers() if self.flows is not None else []
         used = np.unique(np.concatenate([*held, _NONE]))
         pool = StringPool()
         numbers = np.zeros(len(self.strings), np.int64)
         numbers[used] = pool.numbers(self.strings.texts(used))
         for table in self.tables.values():
             table.renumber(pool, numbers)
+        if self.flows is not None:
+            self.flows.renumber(numbers)
         self._use_strings(pool)
         self._strings_limit = 2 * len(pool) + STRINGS_KEPT
 

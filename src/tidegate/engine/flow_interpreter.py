@@ -19,13 +19,14 @@ from tidegate.api.stream import Stream, collecting
 from tidegate.api.table import coerce
 from tidegate.api.window import WindowRows
 from tidegate.engine.batch import Batch
-from tidegate.engine.interpreter import Interpreter
+from tidegate.engine.interpreter import Interpreter, refuse_history
 from tidegate.engine.kernels.windows import undo, window_insert
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
+from tidegate.foundation.errors import TidegateError
 from tidegate.operations.flow import ACTIVE, ROUNDS, MemberPlan, StreamField
 from tidegate.operations.layout import Column, Kind
-from tidegate.operations.plan import Program, RowParameter
+from tidegate.operations.plan import Program, RowParameter, TransactionPlan, ValueParameter
 
 if TYPE_CHECKING:
     from tidegate.engine.flows import FlowRun
@@ -61,9 +62,7 @@ class FlowInterpreter:
 
     def run(self, batch: Batch, group: int) -> None:
         """Run a group of the open round; its outcome goes to the events of the round's border stream."""
-        number = self._run.flow_of(group)
-        flow = self._flows.flows[number]
-        plan = flow.groups[group - sum(len(other.groups) for other in self._flows.flows[:number])]
+        number, plan = self._flows.flow_of(group), self._flows.group(group)
         active = int(self._run.control[ACTIVE])
         counts = {stream: int(self._run.streams[stream].count[0]) for stream in plan.emits}
         while True:
@@ -75,6 +74,9 @@ class FlowInterpreter:
                 self._take_back(counts)
                 self._run.windows.make_room()
                 continue
+            except TidegateError:  # the program is at fault, not this group's events
+                self._take_back(counts)
+                raise
             except Abort as aborted:
                 reason = str(aborted.reason)
             except Exception as error:
@@ -111,10 +113,15 @@ class FlowInterpreter:
             if not same:
                 history.add(slot, self._times[place])
 
-    def _states(self, rows: dict[tuple[str, int], Any], row: Any, now: int, last: int) -> list[Any]:
+    def _states(
+        self, plan: TransactionPlan, rows: dict[tuple[str, int], Any], now: int, row: Any, last: int
+    ) -> list[Any]:
         """What `tg.history` gives in plain Python."""
         name, slot = next(key for key, known in rows.items() if known is row)
-        history = self._run.histories[name]
+        history = self._run.histories.get(name)
+        if history is None or last > history.keep:
+            refuse_history(plan, row, last)
+        assert history is not None
         kinds = {column.name: column.kind for column in self._tables[name].layout.value_columns}
         found = []
         for place in history.of(slot, now, last):
@@ -179,29 +186,26 @@ class FlowInterpreter:
                 arguments[parameter.name] = self._value(batch, member, parameter.name, place)
         slid = self._take_in(batch, number, member, place)
         for window in plan.windows:
-            found = self._window(window.identity)
+            found = self._flows.window(window.identity)
             arguments[window.name] = self._window_rows(found, member.on_window == found or slid.get(found, False))
         for name, (table_name, slot) in slots.items():  # only now: a trigger may have written the rows
             arguments[name] = self._interpreter.row(table_name, slot, rows)
         emitted: list[tuple[int, dict[str, tuple[Any, ...]]]] = []
-        groups = [group for flow in self._flows.flows for group in flow.groups]
-        declared = {stream for group in groups if number in group.members for stream in group.emits}
 
         def sink(stream: Stream, fields: dict[str, Any]) -> None:
             found = self._run.stream_number(stream.name)
-            if found not in declared:
+            if found not in member.emits:
                 raise TypeError(f"{plan.name} does not declare that it emits into {stream.name!r}")
             emitted.append((found, self._parts(stream, fields)))
 
         now = arguments[plan.time] if plan.time else 0
-        states = functools.partial(self._states, rows)
         with (
             collecting(sink),
-            looking_up(self._interpreter.finder(rows)),
-            remembering(lambda row, last: states(row, now, last)),
+            looking_up(self._interpreter.finder(plan, rows)),
+            remembering(functools.partial(self._states, plan, rows, now)),
         ):
             value = self._program.functions[member.transaction](**arguments)
-        if member.border and member.on_window < 0 and self._gives_results(number):
+        if member.gives_results:
             self._interpreter.give_back(batch, place, member.transaction, plan, value)
         for (name, slot), row in rows.items():
             if row.__dict__["_assigned"]:
@@ -213,11 +217,6 @@ class FlowInterpreter:
         for found, parts in emitted:
             self._run.streams[found].append(parts)
 
-    def _gives_results(self, number: int) -> bool:
-        stream = self._flows.members[number].stream
-        members = enumerate(self._flows.members)
-        return number == min(n for n, m in members if m.border and m.stream == stream and m.on_window < 0)
-
     # --- tuples ------------------------------------------------------------------------------------------------
 
     def _words(self, batch: Batch, member: MemberPlan, field: StreamField, place: int) -> list[Any]:
@@ -225,12 +224,12 @@ class FlowInterpreter:
         if not member.border:
             stream = self._run.streams[member.stream]
             return [stream.columns[field.name, part][place] for part in range(len(field.kinds))]
-        users = self._program.plan
         if field.table is None:
-            for position, binding in enumerate(users.values):
-                if binding.parameter.name == field.name and not binding.parameter.many:
+            wanted = ValueParameter(field.name, field.kinds[0], many=False)
+            for position, binding in enumerate(self._program.plan.values):
+                if binding.parameter == wanted:
                     return [batch.values[position].values[place]]
-        for position, binding in enumerate(users.rows):
+        for position, binding in enumerate(self._program.plan.rows):
             parameter = binding.parameter
             if parameter.name == field.name and isinstance(parameter, RowParameter) and parameter.table == field.table:
                 table = self._tables[parameter.table.name]
@@ -283,15 +282,12 @@ class FlowInterpreter:
 
     # --- windows -----------------------------------------------------------------------------------------------
 
-    def _window(self, identity: int) -> int:
-        return next(n for n, window in enumerate(self._flows.windows) if window.identity == identity)
-
     def _take_in(self, batch: Batch, number: int, member: MemberPlan, place: int) -> dict[int, bool]:
         """Let the member's own windows take in a tuple, and run the triggers of those that slide."""
         slid: dict[int, bool] = {}
         windows = self._run.windows
         for window in self._program.plan.transactions[member.transaction].windows:
-            found = self._window(window.identity)
+            found = self._flows.window(window.identity)
             if self._flows.owners[found] != number:
                 continue
             words = np.zeros(sum(len(field.kinds) for field in window.stream.fields), np.int64)

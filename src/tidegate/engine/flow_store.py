@@ -1,7 +1,7 @@
 """What dataflow graphs must remember between batches, as rows of tables: whoever keeps tables keeps it too.
 
     tidegate_flow              name -> value      the number of the last round of each graph, where each window stands
-    tidegate_window_<n>        row number -> row  the rows of a window, staged ones too
+    tidegate_window_<name>     row number -> row  the rows of a window, staged ones too
     tidegate_waiting           0 -> events        events whose atomic batch is not complete
     tidegate_history_<table>   number -> state    earlier states of rows that somebody may still ask for
 
@@ -12,7 +12,7 @@ not the window. Aggregates are not kept; they are computed anew when a state is 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ import pyarrow as pa
 from tidegate.engine.flows import FlowRun
 from tidegate.engine.state.history import LONG_AGO
 from tidegate.engine.state.table import TableState
-from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME
+from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME, WindowLayout
+from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.flow import ROUNDS
 from tidegate.operations.layout import Column, Kind, TableLayout
 
@@ -37,12 +38,10 @@ _PLACES = ("first", "staged", "next", "boundary", "latest")
 def layouts_of(flows: FlowRun) -> list[TableLayout]:
     """The tables that hold a program's graphs."""
     found = [NUMBERS, WAITING]
-    for number, window in enumerate(flows.windows.layouts):
+    for window in flows.windows.layouts:
         columns = [Column(_field(name), kind, kind.zero) for name, kind in window.columns]
         times = [Column("at_time", Kind.INT, 0)]
-        found.append(
-            TableLayout(f"tidegate_window_{number}", (Column("number", Kind.INT, 0), *times, *columns), ("number",))
-        )
+        found.append(TableLayout(_table_of(window), (Column("number", Kind.INT, 0), *times, *columns), ("number",)))
     for name, history in flows.histories.items():
         keys = [
             Column(f"key_{column.name}", column.kind, column.kind.zero) for column in history.table.layout.key_columns
@@ -51,6 +50,23 @@ def layouts_of(flows: FlowRun) -> list[TableLayout]:
         fixed = (Column("number", Kind.INT, 0), Column("at_time", Kind.INT, 0), Column("existed", Kind.BOOL, False))
         found.append(TableLayout(f"tidegate_history_{name}", (*fixed, *keys, *columns), ("number",)))
     return found
+
+
+def require_same_memory(stored: Sequence[TableLayout], now: Sequence[TableLayout]) -> None:
+    """Raise if what a state remembers has other fields than the program's windows and histories."""
+    there = {layout.name: layout for layout in stored}
+    for layout in now:
+        found = there.get(layout.name, layout)
+        if found != layout:
+            fields = (", ".join(f"{c.name} {c.kind.value}" for c in table.columns) for table in (found, layout))
+            raise DefinitionError(
+                f"{layout.name}: the state remembers {next(fields)}, the program's graph {next(fields)}; "
+                "declare streams and tables as they were, or choose a new state path"
+            )
+
+
+def _table_of(window: WindowLayout) -> str:
+    return f"tidegate_window_{window.name.replace('.', '_')}"
 
 
 def _field(name: str) -> str:
@@ -84,7 +100,7 @@ class FlowStore:
         self._save_waiting(note)
 
     def _save_window(self, number: int, header: Array, note: Note) -> None:
-        table, before = self._tables[f"tidegate_window_{number}"], self._saved[number]
+        table, before = self._tables[_table_of(self._flows.windows.layouts[number])], self._saved[number]
         gone = np.arange(before[0], min(header[0], before[2]))
         come = np.arange(max(header[0], before[2]), header[2])
         contents = self._flows.windows.between(number, int(come[0]) if len(come) else 0, len(come))
@@ -172,7 +188,7 @@ class FlowStore:
             self._flows.control[ROUNDS + number] = numbers.get(f"rounds of {flow.name}", 0)
         for number, window in enumerate(self._flows.windows.layouts):
             header = np.array([numbers.get(f"{window.name} {place}", 0) for place in _PLACES], np.int64)
-            rows = self._tables[f"tidegate_window_{number}"]
+            rows = self._tables[_table_of(window)]
             kept = np.arange(header[0], header[2])
             slots = rows.find(kept[:, None])
             contents = {name: rows.columns[_field(name)][slots] for name, _ in window.columns}

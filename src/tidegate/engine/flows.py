@@ -28,7 +28,7 @@ from tidegate.engine.execution.runner import Execution
 from tidegate.engine.flow_interpreter import FlowInterpreter
 from tidegate.engine.interpreter import Interpreter
 from tidegate.engine.state.history import History
-from tidegate.engine.state.streams import StreamState, value_array
+from tidegate.engine.state.streams import StreamState, field_array, field_parts, value_array
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
@@ -47,6 +47,7 @@ from tidegate.operations.flow import (
     ROUNDS,
     STREAM_FULL,
     TABLE_FULL,
+    TOP_WORDS,
     TOUCHED_FULL,
     WHICH,
     WINDOW_FULL,
@@ -55,11 +56,11 @@ from tidegate.operations.flow import (
     column_of,
     structures_of,
 )
+from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import Step
 from tidegate.operations.plan import DTYPES, Program, column_array
 
 Array = npt.NDArray[Any]
-TOP_WORDS = 1 << 12
 SMALLEST = 64
 
 
@@ -74,11 +75,8 @@ class _Journal:
 
     def grow(self, size: int) -> None:
         """Make room for so many rows; what is in it is of no use any more."""
-        self.slots, self.times, self.exists = (
-            np.empty(size, np.int64),
-            np.empty(size, np.int64),
-            np.empty(size, np.bool_),
-        )
+        self.slots, self.times = np.empty(size, np.int64), np.empty(size, np.int64)
+        self.exists = np.empty(size, np.bool_)
         kinds = {column.name: DTYPES[column.kind] for column in self.table.layout.value_columns}
         self.columns = {name: np.empty(size, kind) for name, kind in kinds.items()}
 
@@ -101,9 +99,7 @@ class _Journal:
 class FlowRun:
     """The dataflow graphs of one engine, with their streams and windows."""
 
-    def __init__(
-        self, program: Program, module: ModuleType, tables: Mapping[str, TableState], strings: StringPool, record: bool
-    ) -> None:
+    def __init__(self, program: Program, module: ModuleType, tables: Mapping[str, TableState], record: bool) -> None:
         assert program.plan.flows is not None
         self.plan, self.flows = program.plan, program.plan.flows
         self._plain = is_uncompiled()
@@ -116,10 +112,7 @@ class FlowRun:
         self.windows = Windows()
         for number, window in enumerate(self.flows.windows):
             self.windows.add(window_layout(self.flows, self.plan.transactions, number, window))
-        names = {
-            name.removeprefix("jn_") for _, group in self.flows.environment for name in group if name.startswith("jn_")
-        }
-        self._journals = {name: _Journal(tables[name]) for name in tables if name in names}
+        self._journals = {name: _Journal(tables[name]) for name in self.flows.journalled}
         self.histories = {name: History(tables[name], keep) for name, keep in self.flows.remembered}
         self._control = np.zeros(ROUNDS + len(self.flows.flows), np.int64)
         self._control[GROUP], self._control[RECORD] = -1, record
@@ -130,14 +123,23 @@ class FlowRun:
         self._scratch = np.zeros(TOP_WORDS, np.int64)
         self._open: dict[str, Array] = {}
         self._order = np.empty(0, np.int64)
-        self.use_strings(strings)
 
     def use_strings(self, strings: StringPool) -> None:
-        """The pool that strings are numbered in."""
+        """Strings have other numbers from now on."""
         self._strings = strings
         self._literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
         self._interpreter = Interpreter(self._program, dict(self._tables), strings)
         self._groups = FlowInterpreter(self._program, self._interpreter, self._tables, strings, self)
+
+    def string_numbers(self) -> list[Array]:
+        """The numbers of all strings that windows and streams hold."""
+        return [*self.windows.string_numbers(), *(numbers for s in self.streams for numbers in s.string_numbers())]
+
+    def renumber(self, numbers: Array) -> None:
+        """String number n is number `numbers[n]` from now on."""
+        self.windows.renumber_strings(numbers)
+        for stream in self.streams:
+            stream.renumber(numbers)
 
     # --- batches -------------------------------------------------------------------------------------------
 
@@ -273,8 +275,8 @@ class FlowRun:
         if code == TABLE_FULL:
             self._tables[which].make_room()
         elif code == STREAM_FULL:
-            for stream in self.streams:
-                stream.grow()
+            for number in self.flows.group(int(self._control[GROUP])).emits:
+                self.streams[number].grow()
         elif code == WINDOW_FULL:
             self.windows.make_room()
         elif code == JOURNAL_FULL:
@@ -304,28 +306,15 @@ class FlowRun:
         self._control[LOGGED] = 0
 
     def _add(self, member: int, batch: int, group: int, committed: bool, tuples: int) -> None:
-        names = self.plan.names
-        if member < 0:
-            self.history.append(Step(len(self.history), "", names[-1 - member], 0, -1, bool(committed), tuples))
-            return
-        flow = self.flow_of(group)
-        if not self.flows.flows[flow].name:  # a plain transaction that looks rows up
-            plain = names[self.flows.members[member].transaction]
-            self.history.append(Step(len(self.history), "", plain, 0, -1, bool(committed), tuples))
-            return
-        name = names[self.flows.members[member].transaction]
-        first = sum(len(other.groups) for other in self.flows.flows[:flow])
-        self.history.append(
-            Step(len(self.history), self.flows.flows[flow].name, name, batch, group - first, bool(committed), tuples)
-        )
-
-    def flow_of(self, group: int) -> int:
-        """The graph that a group belongs to."""
-        for number, flow in enumerate(self.flows.flows):
-            if group < len(flow.groups):
-                return number
-            group -= len(flow.groups)
-        raise AssertionError("no such group")
+        graph, place = "", -1
+        if member >= 0:
+            flow = self.flows.flows[self.flows.flow_of(group)]
+            graph, place = flow.name, group - flow.first_group
+        if not graph:  # a plain transaction, whether or not it runs as a graph of its own
+            batch, place = 0, -1
+        number = -1 - member if member < 0 else self.flows.members[member].transaction
+        name = self.plan.names[number]
+        self.history.append(Step(len(self.history), graph, name, batch, place, bool(committed), tuples))
 
     # --- what users see -------------------------------------------------------------------------------------
 
@@ -357,20 +346,14 @@ class FlowRun:
         self.streams[number].clear()
         return found
 
-    def window_rows(self, identity: int) -> pa.Table:
+    def window_rows(self, number: int) -> pa.Table:
         """The visible rows of a window."""
-        number = next(n for n, window in enumerate(self.flows.windows) if window.identity == identity)
         columns = self.windows.rows(number)
         layout, stream = self.windows.layouts[number], self.flows.windows[number].stream
         values = {name: value_array(columns[name], kind, self._strings) for name, kind in layout.columns}
         found = {}
         for field in stream.fields:
-            if len(field.kinds) == 1:
-                found[field.name] = values[field.name]
-            else:
-                assert field.table is not None
-                parts = [values[f"{field.name}.{key}"] for key in field.table.key]
-                found[field.name] = pa.StructArray.from_arrays(parts, list(field.table.key))
+            found[field.name] = field_array(field, [values[name] for name in field_parts(field)])
         return pa.table(found)
 
 
@@ -386,13 +369,9 @@ def plain_strings(events: pa.Table) -> pa.Table:
 
 def window_layout(flows: FlowsPlan, plans: Sequence[Any], number: int, window: WindowParameter) -> WindowLayout:
     """How a window lies in memory: the columns of its stream, and what is asked of it."""
-    columns = []
+    columns: list[tuple[str, Kind]] = []
     for field in window.stream.fields:
-        if len(field.kinds) == 1:
-            columns.append((field.name, field.kinds[0]))
-        else:
-            assert field.table is not None
-            columns += [(f"{field.name}.{key.name}", key.kind) for key in field.table.key_columns]
+        columns += zip(field_parts(field), field.kinds, strict=True)
     asked = structures_of(flows, tuple(plans), number)
     aggregates = tuple((function, column_of(window.stream.fields, field)) for function, field in asked)
     owner = plans[flows.members[flows.owners[number]].transaction].name

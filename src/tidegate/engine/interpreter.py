@@ -9,15 +9,17 @@ only when the function returns.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tidegate.api.control import Abort, looking_up
+from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.table import coerce
 from tidegate.engine.batch import Batch
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
+from tidegate.foundation.errors import DefinitionError, TidegateError
 from tidegate.operations.layout import Column, Kind
 from tidegate.operations.plan import Program, RowParameter, TransactionPlan
 
@@ -37,9 +39,11 @@ class Interpreter:
         rows: dict[tuple[str, int], Any] = {}
         arguments = self._arguments(batch, event, number, plan, rows)
         try:
-            with looking_up(self.finder(rows)):
+            with looking_up(self.finder(plan, rows)), remembering(partial(refuse_history, plan)):
                 value = self._program.functions[number](**arguments)
             self.give_back(batch, event, number, plan, value)
+        except TidegateError:  # the program is at fault, not this event
+            raise
         except Abort as aborted:
             batch.status[event] = batch.reason(str(aborted.reason))
             batch.valid[event] = False
@@ -52,13 +56,20 @@ class Interpreter:
             if row.__dict__["_assigned"]:
                 self.write(self._tables[table], slot, row)
 
-    def finder(self, rows: dict[tuple[str, int], Any]) -> Callable[[type, Any], Any]:
-        """What `tg.lookup` asks: row objects by table and key, beside those that `rows` knows."""
+    def finder(self, plan: TransactionPlan, rows: dict[tuple[str, int], Any]) -> Callable[[type, Any], Any]:
+        """What `tg.lookup` asks: row objects by table and key, beside those that `rows` knows.
+
+        Only tables that the compiler saw the transaction look up: of others nobody would note what it writes.
+        """
+        known = {layout.name for layout in plan.lookups}
 
         def find(table: type, key: Any) -> Any:
-            state = self._tables.get(table.__name__)
-            if state is None:
-                raise LookupError(table.__name__)
+            if table.__name__ not in known:
+                raise DefinitionError(
+                    f"transaction {plan.name!r} looks up a row of {table.__name__} in plain Python (compiled=False, or "
+                    "a function that it calls); only a compiled body may use tg.lookup"
+                )
+            state = self._tables[table.__name__]
             parts = key if isinstance(key, tuple) else (key,)
             wanted = np.zeros((1, len(state.layout.key)), np.int64)
             for position, (column, part) in enumerate(zip(state.layout.key_columns, parts, strict=True)):
@@ -134,6 +145,14 @@ class Interpreter:
             fitted = coerce(Column(name or "result", kind, kind.zero), part, plan.name)
             batch.results[place][event] = self._strings.number(str(fitted)) if kind is Kind.STR else fitted
         batch.valid[event] = True
+
+
+def refuse_history(plan: TransactionPlan, row: Any, last: int) -> Any:
+    """What `tg.history` gives where nobody keeps any."""
+    raise DefinitionError(
+        f"transaction {plan.name!r} asks for the history of a {type(row).__name__} over {last} units in plain Python "
+        "(compiled=False, or a function that it calls); only a compiled body may use tg.history"
+    )
 
 
 def _kinds(state: TableState) -> list[tuple[str, Kind]]:

@@ -19,6 +19,7 @@ the tables: when one of them grew, or strings got other numbers, the calls are m
 
 from __future__ import annotations
 
+import abc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -256,7 +257,7 @@ class _Event:
         return Outcome(status == 0, self.batch.reasons[status - 1] if status else None, result)
 
 
-class _Argument:
+class _Argument(abc.ABC):
     """The arrays of one event column, for one event; a list has room for `LIST_ITEMS_MAX` items."""
 
     def __init__(self, parameter: Parameter, used: bool) -> None:
@@ -281,11 +282,13 @@ class _Argument:
         """Make the list so long for the program."""
         self._offsets[1] = count
 
+    @abc.abstractmethod
     def _put(self, value: Any) -> None:
-        raise NotImplementedError
+        """Write the only item."""
 
+    @abc.abstractmethod
     def _put_all(self, values: Sequence[Any]) -> None:
-        raise NotImplementedError
+        """Write the items of a list."""
 
 
 class _Value(_Argument):

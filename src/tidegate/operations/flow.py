@@ -26,6 +26,9 @@ whether one is kept; from the last on, the number of the last round of each grap
 # Why generated code comes back:
 DONE, PLAIN_EVENT, PLAIN_GROUP, TABLE_FULL, STREAM_FULL, WINDOW_FULL, JOURNAL_FULL, TOUCHED_FULL, LOG_FULL = range(9)
 HISTORY_FULL = 9
+TOP_WORDS = 1 << 12
+"""How many values all calls of a window's `top` in one transaction give at most: they share an array."""
+
 ROOM = -10
 """A step that finds an array full returns this minus the code."""
 
@@ -98,17 +101,23 @@ class WindowParameter:
 
 @dataclass(frozen=True, slots=True)
 class MemberPlan:
-    """A streaming transaction in its graph; `on_window` names the window that starts it, if it is such a trigger."""
+    """A streaming transaction in its graph.
+
+    `on_window` is the window that starts it, if it is such a trigger; `gives_results` whether the events of its border
+    stream get what it returns: the first transaction on the stream.
+    """
 
     transaction: int
     stream: int
     border: bool
+    emits: tuple[int, ...] = ()
     on_window: int = -1
+    gives_results: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """Members that commit together; `begins` are streams whose counts are taken back if it aborts."""
+    """Members that commit together; `emits` are all their streams, whose counts are taken back if it aborts."""
 
     members: tuple[int, ...]
     emits: tuple[int, ...]
@@ -118,13 +127,20 @@ class GroupPlan:
 class FlowPlan:
     """One dataflow graph; numbers of streams, members and groups are those of the program.
 
-    `batch` is the size of an atomic batch, or the name of the field whose equal values are one.
+    `batch` is the size of an atomic batch, or the name of the field whose equal values are one. `first_group` is the
+    number of its first group. A plain transaction that runs as a graph of its own has no name.
     """
 
     name: str
     groups: tuple[GroupPlan, ...]
     borders: tuple[int, ...]
     batch: int | str
+    first_group: int
+
+    @property
+    def group_numbers(self) -> range:
+        """The numbers of its groups."""
+        return range(self.first_group, self.first_group + len(self.groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +153,25 @@ class FlowsPlan:
     owners: tuple[int, ...]
     members: tuple[MemberPlan, ...]
     flows: tuple[FlowPlan, ...]
+    journalled: tuple[str, ...] = ()
+    """The tables whose rows groups may write."""
     remembered: tuple[tuple[str, int], ...] = ()
     """Tables of whose rows somebody asks for earlier states, and how many units of time are kept."""
     environment: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The arrays that generated code takes, by the tuple that holds them."""
+
+    def flow_of(self, group: int) -> int:
+        """The graph that a group belongs to."""
+        return next(number for number, flow in enumerate(self.flows) if group in flow.group_numbers)
+
+    def group(self, number: int) -> GroupPlan:
+        """A group by its number."""
+        flow = self.flows[self.flow_of(number)]
+        return flow.groups[number - flow.first_group]
+
+    def window(self, identity: int) -> int:
+        """The number of a window; -1 if it is none of these graphs'."""
+        return next((n for n, window in enumerate(self.windows) if window.identity == identity), -1)
 
     @property
     def may_wait(self) -> bool:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.engine.state.strings import StringPool
-from tidegate.operations.flow import StreamLayout, stream_array, stream_count
+from tidegate.operations.flow import StreamField, StreamLayout, stream_array, stream_count
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import DTYPES
 
@@ -60,15 +60,38 @@ class StreamState:
         count = int(self.count[0])
         columns: dict[str, pa.Array] = {}
         for field in self.layout.fields:
-            parts = [
-                value_array(self.columns[field.name, part][:count], kind, strings)
-                for part, kind in enumerate(field.kinds)
-            ]
-            if field.table is not None and len(parts) > 1:
-                columns[field.name] = pa.StructArray.from_arrays(parts, list(field.table.key))
-            else:
-                columns[field.name] = parts[0]
+            kinds = enumerate(field.kinds)
+            parts = [value_array(self.columns[field.name, part][:count], kind, strings) for part, kind in kinds]
+            columns[field.name] = field_array(field, parts)
         return pa.table({**columns, "batch": pa.array(self.batches[:count].copy())})
+
+    def string_numbers(self) -> list[Array]:
+        """The numbers of all strings that tuples hold."""
+        return [column[: self.count[0]] for column in self._string_columns()]
+
+    def renumber(self, numbers: Array) -> None:
+        """String number n is number `numbers[n]` from now on."""
+        for column in self._string_columns():
+            held = column[: self.count[0]]
+            held[:] = numbers[held]
+
+    def _string_columns(self) -> list[Array]:
+        places = [(field.name, part, kind) for field in self.layout.fields for part, kind in enumerate(field.kinds)]
+        return [self.columns[name, part] for name, part, kind in places if kind is Kind.STR]
+
+
+def field_parts(field: StreamField) -> list[str]:
+    """What the columns are called that carry a field: one, or one for each field of its key."""
+    if field.table is None or len(field.kinds) == 1:
+        return [field.name]
+    return [f"{field.name}.{key}" for key in field.table.key]
+
+
+def field_array(field: StreamField, parts: list[pa.Array]) -> pa.Array:
+    """A field as Arrow: a key of several fields is a struct."""
+    if field.table is None or len(parts) == 1:
+        return parts[0]
+    return pa.StructArray.from_arrays(parts, list(field.table.key))
 
 
 def value_array(values: Array, kind: Kind, strings: StringPool) -> pa.Array:
