@@ -377,7 +377,7 @@ class TestLookUpsInPlainPython:
 
         event = {"transaction": ["hidden"], "person": ["ann"], "coins": [1], "steps": [0]}
         with uncompiled(), tg.Engine([hidden, *beside]) as engine:
-            with pytest.raises(tg.DefinitionError, match="hidden.*Person"):
+            with pytest.raises(tg.DefinitionError, match=r"hidden.*Person"):
                 engine.run(pa.table(event))
             assert engine.scan(Person).num_rows == 0
 
@@ -446,7 +446,7 @@ class TestKept:
         with uncompiled():
             with tg.Engine(tg.dataflow([globals()["echo"]]), directory=str(tmp_path / "state")) as engine:
                 engine.run(pa.table({"account": [1], "text": ["a"]}))
-            with pytest.raises(tg.DefinitionError, match="tidegate_window_echo_last.*of_more"):
+            with pytest.raises(tg.DefinitionError, match=r"tidegate_window_echo_last.*of_more"):
                 tg.Engine(tg.dataflow([echo]), directory=str(tmp_path / "state"))
 
     def test_windows_rounds_and_waiting_events_survive(self, tmp_path: Path) -> None:
