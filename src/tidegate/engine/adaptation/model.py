@@ -15,7 +15,7 @@ the functions' time divided by the workers that can be kept busy. Nobody can be 
 transactions on the hottest row allows; where workers take transactions in line, they wait for their neighbours'.
 
     serial        n * cost
-    families      n * (overhead + cost * largest): who is related is found by one worker
+    families      n * (overhead + cost * largest): who is related must be known before anything runs
     lock, mvlk    n * (overhead + cost * (1 + waiting * near)) / workers
     ns            n * (overhead + cost) / workers
     ns, split     the same, with an overhead for every operation
