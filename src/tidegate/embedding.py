@@ -186,7 +186,7 @@ class Engine:
         flows = self._flows()
         number = flows.flows.window(window.identity)
         if number < 0:
-            known = ", ".join(layout.name for layout in flows.windows.layouts) or "none"
+            known = ", ".join(layout.name for layout in flows.window_layouts) or "none"
             raise InputError(f"{window!r} is not a window of this engine; they are: {known}")
         return number
 

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tidegate.benchmarks import dynamic
+from tidegate.benchmarks.grids import Point, PointReport
 from tidegate.benchmarks.harness import Comparison, Experiment, Report, Variant, measure
 from tidegate.benchmarks.strategies import ADAPTIVE, SERIAL
 from tidegate.workloads.streaming_ledger import MORPHSTREAM
@@ -56,12 +57,6 @@ def test_a_run_that_differs_is_refused_and_not_counted() -> None:
     assert stream.taken == {}
 
 
-def test_the_tolls_have_two_groups_in_one_stretch() -> None:
-    stream = dynamic.tolls_stream(batch_events=60, cost_us=0.1, seed=1, pace=10.0, batches=3)
-    assert [stretch.name for stretch in stream.stretches] == ["two groups"] and stream.events == 180
-    measure(dynamic.experiment("test", "", stream, [SERIAL], workers=1, rounds=1))
-
-
 def report_of(**seconds: float) -> Report:
     declared = Experiment("test", "A stream", 1, "event", [Variant(name, run=lambda _: None) for name in seconds])
     return Report(declared, tuple(Comparison(name, (taken,), 1, 1, 1, None) for name, taken in seconds.items()))
@@ -73,7 +68,8 @@ def test_adaptive_is_compared_with_every_fixed_strategy_over_the_whole_stream() 
 
 @pytest.mark.parametrize(("lock", "passed"), [(1.0, False), (2.0, False), (2.1, True)])
 def test_adaptive_must_be_faster_than_the_best_fixed_strategy(lock: float, passed: bool) -> None:
-    bar = dynamic.bar(report_of(serial=4.0, lock=lock, adaptive=2.0))
+    report = report_of(serial=4.0, lock=lock, adaptive=2.0)
+    bar = dynamic.bar(PointReport(Point({}, lambda: report.experiment), report, report, ADAPTIVE))
     assert bar.passed is passed and bar.found == lock / 2.0
     assert "A stream" in bar.what and "beside lock" in bar.what
 

@@ -83,6 +83,8 @@ class GraphCase:
     abort_percent: int = 0
     wild: int = 0
     wide: bool = False
+    apart: bool = False
+    """Whether neighbours of a graph have tables of their own, so that they can run side by side."""
     interpreted_percent: int = 0
     drawn: Sequence[int] = ()
 
@@ -103,7 +105,8 @@ def random_graph_case(choices: Choices, small: bool = False) -> GraphCase:
     case.abort_percent = choices.weighted([(3, 4), (3, 0), (2, 15), (1, 50), (1, 90)])
     case.wide = choices.chance(15)
     case.interpreted_percent = choices.weighted([(8, 0), (2, 30), (1, 100)])
-    for number in range(choices.weighted([(3, 1), (3, 2), (1, 3)])):
+    case.apart = choices.chance(40)
+    for number in range(choices.weighted([(3, 2), (2, 3), (1, 4)] if case.apart else [(3, 1), (3, 2), (1, 3)])):
         _write_table(choices, case, number)
     size = choices.weighted(
         [(2, 2), (2, 3), (1, 4)] if small else [(2, 2), (3, 3), (3, 4), (2, 5), (2, 6), (1, 7), (1, 8)]
@@ -207,12 +210,12 @@ def _member(choices: Choices, case: GraphCase, graph: GraphSpec, place: int) -> 
     if chosen == "slide":
         window = choices.pick(slides)
         own = [("own", window)] if choices.chance(70) else []
-        return MemberSpec(name, window.stream, _parameters(choices, case, window.stream), own, True, window)
+        return MemberSpec(name, window.stream, _parameters(choices, case, window.stream, place), own, True, window)
     stream = choices.pick(unused or graph.borders) if chosen == "border" else choices.pick(graph.inner[::-1])
     graph.closed.add(stream.name)
     trigger = chosen == "trigger" and _is_one_group(graph, stream)
     windows = _windows(choices, case, stream, name)
-    return MemberSpec(name, stream, _parameters(choices, case, stream), windows, trigger)
+    return MemberSpec(name, stream, _parameters(choices, case, stream, place), windows, trigger)
 
 
 def _is_one_group(graph: GraphSpec, stream: StreamSpec) -> bool:
@@ -226,11 +229,14 @@ def _is_one_group(graph: GraphSpec, stream: StreamSpec) -> bool:
     return bool(producers)
 
 
-def _parameters(choices: Choices, case: GraphCase, stream: StreamSpec) -> list[tuple[FieldSpec, TableSpec | None]]:
+def _parameters(
+    choices: Choices, case: GraphCase, stream: StreamSpec, place: int
+) -> list[tuple[FieldSpec, TableSpec | None]]:
     """For each field that the member uses: a row of a table with such a key, or the value itself."""
     found: list[tuple[FieldSpec, TableSpec | None]] = []
+    own = [case.tables[place % len(case.tables)]] if case.apart else case.tables
     for given in stream.fields:
-        fitting = [table for table in case.tables if _kind_of_key(table) == given.kind]
+        fitting = [table for table in own if _kind_of_key(table) == given.kind]
         tables = [given.table] if given.table is not None else fitting
         if given.table is None and (not tables or given.role != "key" or choices.chance(15)):
             if not choices.chance(15):

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tidegate.engine import core, flows
+import tidegate as tg
+from tidegate.engine import core, flows, lanes
 from tidegate.engine.state import streams, table, windows
 from tidegate.foundation.jit import uncompiled
 
@@ -28,12 +30,28 @@ from .stand_in import declared, model_of
 
 UNCOMPILED, COMPILED = 150, 8
 SOAK_UNCOMPILED, SOAK_COMPILED = 5_000, 300
-ALL_CALLS = [Calls(), Calls("cuts"), Calls("single"), Calls("ordered"), Calls("cuts", "adaptive", 2)]
+CALLS = [Calls("cuts"), Calls("single"), Calls("ordered"), Calls()]
+SIDE_BY_SIDE = [
+    Calls("whole", "lock", 2), Calls("cuts", tg.Decision(), 3), Calls("whole", "mvlk", 8),
+    Calls("ordered", "chains", 2), Calls("cuts", "adaptive", 2), Calls("whole", "adaptive", 4),
+]  # fmt: skip
 
 
 def some_calls(seed: int) -> list[Calls]:
-    """All events at once, and one other way; every way has its turn."""
-    return [ALL_CALLS[0], ALL_CALLS[1 + seed % 4]]
+    """One way by one worker, and one by several; every way has its turn."""
+    return [CALLS[seed % len(CALLS)], SIDE_BY_SIDE[seed % len(SIDE_BY_SIDE)]]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stages run side by side whenever there are several, two events at a time, and threads change often."""
+    monkeypatch.setattr(flows, "STAGED_EVENTS_MIN", 1)
+    monkeypatch.setattr(flows, "PIECES", 10_000)
+    monkeypatch.setattr(flows, "PIECE_EVENTS", 2)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
 
 
 def failure_of(case: GraphCase, calls: Sequence[Calls]) -> Exception | None:
@@ -82,6 +100,7 @@ def make_room_scarce(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "STRINGS_KEPT", -(10**9))
     for module, name, value in [
         (flows, "SMALLEST", 2),
+        (lanes, "SMALLEST", 2),
         (streams, "SMALLEST", 2),
         (table, "SMALLEST", 1),
         (windows.Windows.__init__, "__defaults__", (2, 1, 2)),  # lines of its journal, rows of rings, buckets of tables

@@ -1,13 +1,11 @@
 """One stream whose character changes: the adaptive strategy beside each fixed one.
 
-    dynamic ledger     thirteen phases on the same tables (`workloads.dynamic`); what counts is the whole
-                       stream, and each phase is reported, too
-    two-group tolls    two regions that share no row, in the same batches: what is right for one is wrong
-                       for the other
+The dynamic ledger has thirteen phases on the same tables (`workloads.dynamic`). What counts is the whole stream; each
+phase is reported, too. Each run is a fresh engine that goes through all phases. Its outcomes and its rows at the end
+are compared, bit for bit, with a serial run, and that one with the plain functions. Over the whole stream the adaptive
+strategy must be faster than every fixed one: none of them is right all the time.
 
-Each run is a fresh engine that goes through all phases. Its outcomes and its rows at the end are compared, bit for
-bit, with a serial run, and that one with the plain functions. Over a whole stream the adaptive strategy must be faster
-than every fixed one: none of them is right all the time.
+All strategies run first. Then the best ones and the adaptive one run again, and that decides (`grids`).
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +21,11 @@ from rich.table import Table
 
 import tidegate as tg
 from tidegate.benchmarks.bars import Bar
+from tidegate.benchmarks.grids import Grid, Point, PointReport
 from tidegate.benchmarks.harness import Experiment, Report, Variant, plain_table
 from tidegate.benchmarks.strategies import ADAPTIVE, SERIAL, require_same, strategy_named, verify_with_plain, what_ran
 from tidegate.workloads import dynamic
 from tidegate.workloads.streaming_ledger import MORPHSTREAM, LedgerSettings, StreamingLedger
-from tidegate.workloads.tolls import CALM_GROUP, HOT_GROUP, TwoGroups
 from tidegate.workloads.workload import Run, Workload
 
 BAR = 1.0
@@ -111,13 +109,6 @@ def ledger_stream(*, base: LedgerSettings = MORPHSTREAM, pace: float, batches: i
     return Stream(ledgers[0], stretches, checked=[ledgers[0], ledgers[-1]])
 
 
-def tolls_stream(*, batch_events: int, cost_us: float, seed: int, pace: float, batches: int = 5) -> Stream:
-    """Two groups of segments in the same batches."""
-    half: dict[str, Any] = {"batch_events": batch_events // 2, "cost_us": cost_us, "seed": seed}
-    workload = TwoGroups(replace(HOT_GROUP, **half), replace(CALM_GROUP, **half), pace)
-    return Stream(workload, [Stretch("two groups", list(workload.batches(batches)))], checked=[workload])
-
-
 def experiment(
     name: str, title: str, stream: Stream, strategies: Sequence[str], *, workers: int, rounds: int
 ) -> Experiment:
@@ -141,11 +132,26 @@ def adaptive_beside_fixed(report: Report) -> dict[str, float]:
     return {found.variant: found.seconds_median / adaptive for found in report.comparisons if found.variant != ADAPTIVE}
 
 
-def bar(report: Report) -> Bar:
-    """Over the whole stream adaptive is faster than the best fixed strategy."""
-    beside = adaptive_beside_fixed(report)
-    best = min(beside, key=lambda strategy: beside[strategy])
-    return Bar(f"{report.experiment.title}: {ADAPTIVE} beside {best}, the best fixed strategy", beside[best], ">", BAR)
+def grid(stream: Stream, strategies: Sequence[str], *, workers: int, rounds: int) -> Grid:
+    """The declaration as a grid of one point, for its final."""
+
+    def make() -> Experiment:
+        return experiment("dynamic", "Dynamic ledger", stream, strategies, workers=workers, rounds=rounds)
+
+    return Grid(
+        name="dynamic",
+        title="Adaptive beside each fixed strategy",
+        points=[Point({"workload": stream.workload.name}, make)],
+        contender=ADAPTIVE,
+        bar=BAR,
+        finalists=3,
+    )
+
+
+def bar(found: PointReport) -> Bar:
+    """Over the whole stream adaptive is faster than the best fixed strategy, in the final."""
+    what = f"{found.contender} beside {found.best.variant}, the best fixed strategy"
+    return Bar(f"{found.report.experiment.title}: {what}", found.ratio, ">", BAR)
 
 
 def render_stretches(stream: Stream, rounds: int) -> Table:

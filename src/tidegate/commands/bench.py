@@ -225,42 +225,30 @@ def dynamic(
     output: Output = None,
     smoke: Smoke = False,
 ) -> None:
-    """The dynamic ledger in thirteen phases, and tolls in two groups: adaptive beside every fixed strategy.
+    """The dynamic ledger in thirteen phases: adaptive beside every fixed strategy.
 
     Example: `tidegate bench dynamic --batches 5`
     """
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
     from tidegate.benchmarks import dynamic as experiments
-    from tidegate.benchmarks import plots
+    from tidegate.benchmarks import harness, plots
     from tidegate.workloads.streaming_ledger import MORPHSTREAM
 
     console, file = Console(), view.file_for(output, "dynamic", smoke)
-    pace, base, toll_events = _pace(console), replace(MORPHSTREAM, seed=seed), 20_480
+    pace, base = _pace(console), replace(MORPHSTREAM, seed=seed)
     if smoke:
-        base, toll_events = replace(base, cost_us=0.1, batch_events=200, keys=300), 400
-        batches, rounds = 1, 1
-    names = _chosen(strategies)
-    streams = {
-        "dynamic ledger": experiments.ledger_stream(base=base, pace=pace, batches=batches),
-        "two-group tolls": experiments.tolls_stream(
-            batch_events=toll_events, cost_us=base.cost_us, seed=seed, pace=pace, batches=batches
-        ),
-    }
-    slowdowns, bars = {}, []
-    for title, stream in streams.items():
-        declared = experiments.experiment(
-            title.replace(" ", "-"), title.capitalize(), stream, names, workers=workers or _cores(), rounds=rounds
-        )
-        report = view.measure(declared, console)
-        view.show(report, console, file)
-        slowdowns[title] = experiments.adaptive_beside_fixed(report)
-        bars.append(experiments.bar(report))
-    ledger = streams["dynamic ledger"]
-    console.print(experiments.render_stretches(ledger, rounds))
-    settings = {title: asdict(stream.workload.settings) for title, stream in streams.items()}
+        base, batches, rounds = replace(base, cost_us=0.1, batch_events=200, keys=300), 1, 1
+    stream = experiments.ledger_stream(base=base, pace=pace, batches=batches)
+    declared = experiments.grid(stream, _chosen(strategies), workers=workers or _cores(), rounds=rounds)
+    (found,) = view.measure_grid(declared, console, file).points
+    console.print(harness.render(found.report))
+    console.print(harness.render(found.final))
+    console.print(experiments.render_stretches(stream, rounds))
+    bars, settings = [experiments.bar(found)], found.report.experiment.settings
     passed = smoke or view.show_bars("dynamic", bars, console, file, seed=seed, settings=settings)
-    view.draw(console, file, "dynamic", lambda picture: plots.plot_dynamic(ledger, rounds, slowdowns, picture))
+    beside = {"dynamic ledger": experiments.adaptive_beside_fixed(found.report)}
+    view.draw(console, file, "dynamic", lambda picture: plots.plot_dynamic(stream, rounds, beside, picture))
     view.finish([passed])
 
 

@@ -20,6 +20,8 @@ from tidegate.operations.flow import (
     WINDOW_FULL,
     FlowsPlan,
     MemberPlan,
+    round_ends,
+    round_span,
     stream_array,
     stream_count,
     structures_of,
@@ -36,12 +38,16 @@ from tidegate.operations.plan import (
 )
 
 HEADER = """\
-from tidegate.engine.kernels.flows import slot_of, touch
+from tidegate.engine.kernels.flows import slot_of, tick, touch
 from tidegate.engine.kernels.windows import (
     undo, window_count, window_distinct, window_frequency, window_insert, window_max, window_min,
     window_sum, window_sum_fits, window_top, window_word,
 )
 """
+
+
+WINDOW_ARRAYS = ("wheap", "wjournal", "wstate", "wbases", "wwords", "wwords_floats", "wscratch")
+"""What windows lie in: each stage has its own."""
 
 
 class StepWriter:
@@ -86,6 +92,8 @@ class StepWriter:
             streams.append(stream_count(stream.name))
             if self.flows.outputs[number]:
                 streams.append(f"b_{stream.name}")
+            if number in self.flows.crossing:
+                streams += [round_ends(stream.name), round_span(stream.name)]
         journals: list[str] = []
         for table in self.journalled:
             name = table.name
@@ -109,13 +117,15 @@ class StepWriter:
             "streams": streams,
             "journals": journals,
             "histories": histories,
-            "windows": ["wheap", "wjournal", "wstate", "wbases", "wwords", "wwords_floats", "wscratch"],
+            "windows": [f"{name}_{stage}" for stage in range(len(self.flows.stages)) for name in WINDOW_ARRAYS],
             "state": [
                 "literals",
                 "status",
+                "refused",
                 "control",
                 "hits",
                 "log",
+                *(("mine", "roles", "rounds_before") if len(self.flows.stages) > 1 else ()),
                 *(f"{x}_{b}" for b in borders for x in ("open", "opened")),
             ],
         }
@@ -157,6 +167,7 @@ class StepWriter:
         position = "i" if member.border else "q"
         body: list[str] = [f"    hits[{number}] += 1"]
         passed = {"i": "i" if member.gives_results else "0"}
+        passed |= {name: f"{name}_{self._stage(number)}" for name in WINDOW_ARRAYS}
         for parameter in plan.parameters:
             if isinstance(parameter, RowParameter):
                 body += self._row(member, parameter)
@@ -170,7 +181,7 @@ class StepWriter:
         body += self._windows(number, member, plan, position)
         for window in plan.windows:
             found = self._window_number(member, window.name)
-            passed[f"w_{window.name}"] = f"wbases[{found}]"
+            passed[f"w_{window.name}"] = self._base(found)
             passed[f"slid_{window.name}"] = "True" if member.on_window == found else f"slid_{found}"
         results = "results" if passed["i"] == "i" else "void"
         for place_in_plan, place in enumerate(self.places[member.transaction]):
@@ -245,9 +256,21 @@ class StepWriter:
             *(f"    {line}" for line in journal_lines(table, row, now, "m")),
         ]
 
+    def _stage(self, member: int) -> int:
+        """The stage that runs a member."""
+        groups = (number for flow in self.flows.flows for number in flow.group_numbers)
+        return self.flows.stage_of(next(g for g in groups if member in self.flows.group(g).members))
+
+    def _base(self, window: int) -> str:
+        """Where a window begins among those of its stage."""
+        stage = self.flows.stage_of_window(window)
+        before = sum(self.flows.stage_of_window(other) == stage for other in range(window))
+        return f"wbases_{stage}[{before}]"
+
     def _windows(self, number: int, member: MemberPlan, plan: TransactionPlan, position: str) -> list[str]:
         """Let the member's own windows take in the tuple, and run the triggers of those that slide."""
         lines: list[str] = []
+        own = self._stage(number)
         for window in plan.windows:
             found = self._window_number(member, window.name)
             if self.flows.owners[found] != number:
@@ -255,13 +278,14 @@ class StepWriter:
             column = 0
             for field in window.stream.fields:
                 for part, kind in enumerate(field.kinds):
-                    array = "wwords_floats" if kind is Kind.FLOAT else "wwords"
+                    array = f"wwords_floats_{own}" if kind is Kind.FLOAT else f"wwords_{own}"
                     lines.append(f"    {array}[{column}] = {self._field(member, field.name, part, position)}")
                     column += 1
             time = self._field(member, window.time, 0, position) if window.time else "0"
             lines += [
-                f"    slid_{found} = window_insert(wheap, wjournal, wstate, wbases[{found}], wwords, {time})",
-                "    if wstate[1] != 0:",
+                f"    slid_{found} = window_insert(wheap_{own}, wjournal_{own}, wstate_{own}, {self._base(found)}, "
+                f"wwords_{own}, {time})",
+                f"    if wstate_{own}[1] != 0:",
                 f"        return {ROOM - WINDOW_FULL}",
             ]
             for other, trigger in enumerate(self.flows.members):

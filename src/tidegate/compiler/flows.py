@@ -14,7 +14,9 @@ from __future__ import annotations
 from tidegate.compiler.flow_steps import StepWriter
 from tidegate.operations.flow import (
     ACTIVE,
+    ALONE,
     DONE,
+    GIVES,
     GROUP,
     HISTORY_FULL,
     LOG_FULL,
@@ -26,10 +28,13 @@ from tidegate.operations.flow import (
     ROOM,
     ROUNDS,
     STREAM_FULL,
+    TAKES,
     TOUCHED_FULL,
     WHICH,
     FlowPlan,
     GroupPlan,
+    round_ends,
+    round_span,
     stream_count,
 )
 from tidegate.operations.layout import TableLayout
@@ -78,10 +83,9 @@ class FlowWriter(StepWriter):
                     "                break",
                 ]
             else:
-                count = f"{stream_count(self.flows.streams[member.stream].name)}[0]"
                 body += [
                     "    if s == 0:",
-                    f"        for q in range({count}):",
+                    f"        for q in range({self._tuples(member.stream)}):",
                     f"            s = step_{m}(q, env)",
                     "            if s != 0:",
                     "                break",
@@ -99,8 +103,9 @@ class FlowWriter(StepWriter):
                     f"        control[{WHICH}] = number_of_{table.name}",
                     f"        s = {ROOM - HISTORY_FULL}",
                 ]
-        body += ["    if s != 0:", *self._take_back(tables, emitted, windowed)]
-        body += ["    else:", *self._keep(group, tables, windowed, flow)]
+        stage = self.flows.stage_of(number) if windowed else -1
+        body += ["    if s != 0:", *self._take_back(tables, emitted, stage)]
+        body += ["    else:", *self._keep(group, tables, stage, flow)]
         body += self._record(number, [m for m, _ in members], flow)
         for m, _ in members:
             body.append(f"    hits[{m}] = 0")
@@ -116,7 +121,7 @@ class FlowWriter(StepWriter):
         body.append("    return s")
         return "\n".join([f"@generated\ndef group_{number}(active, env):", *self._unpack(body), *body])
 
-    def _take_back(self, tables: list[TableLayout], emitted: list[str], windowed: bool) -> list[str]:
+    def _take_back(self, tables: list[TableLayout], emitted: list[str], stage: int) -> list[str]:
         lines = [f"        {stream_count(name)}[0] = c_{name}" for name in emitted]
         for table in tables:
             name = table.name
@@ -129,11 +134,11 @@ class FlowWriter(StepWriter):
                 array = column_array(name, column.name)
                 lines.append(f"            {array}[jr_{name}[m]] = j{array}[m]")
             lines.append(f"        jn_{name}[0] = 0")
-        if windowed:
-            lines.append("        undo(wheap, wjournal, wstate, 0)")
+        if stage >= 0:
+            lines.append(f"        undo(wheap_{stage}, wjournal_{stage}, wstate_{stage}, 0)")
         return lines or ["        pass"]
 
-    def _keep(self, group: GroupPlan, tables: list[TableLayout], windowed: bool, flow: int) -> list[str]:
+    def _keep(self, group: GroupPlan, tables: list[TableLayout], stage: int, flow: int) -> list[str]:
         lines = []
         for table in tables:
             name = table.name
@@ -143,8 +148,8 @@ class FlowWriter(StepWriter):
                 f"        touch(jr_{name}, jn_{name}, tm_{name}, tt_{name}, tn_{name})",
                 f"        jn_{name}[0] = 0",
             ]
-        if windowed:
-            lines.append("        wstate[0] = 0")
+        if stage >= 0:
+            lines.append(f"        wstate_{stage}[0] = 0")
         for stream in group.emits:
             name = self.flows.streams[stream].name
             if self.flows.outputs[stream]:
@@ -197,7 +202,7 @@ class FlowWriter(StepWriter):
         return "\n".join([f"@generated\ndef remember_{name}(env):", *self._unpack(body), *body])
 
     def _record(self, number: int, members: list[int], flow: int) -> list[str]:
-        lines = [f"    if control[{RECORD}] != 0 and s >= 0:"]
+        lines = [f"    if control[{RECORD}] != 0 and s >= 0:", "        now = tick()"]
         for m in members:
             lines += [
                 f"        if hits[{m}] > 0:",
@@ -207,6 +212,7 @@ class FlowWriter(StepWriter):
                 f"            log[entry, 2] = {number}",
                 "            log[entry, 3] = 1 if s == 0 else 0",
                 f"            log[entry, 4] = hits[{m}]",
+                "            log[entry, 5] = now",
                 f"            control[{LOGGED}] = entry + 1",
             ]
         return lines
@@ -221,7 +227,7 @@ class FlowWriter(StepWriter):
             for group in flow.group_numbers:
                 body += [
                     f"                if control[{GROUP}] == {group}:",
-                    f"                    s = group_{group}(active, env)",
+                    f"                    s = {self._if_mine(group)}group_{group}(active, env)",
                     "                    if s < 0:",
                     "                        if s == -1:",
                     f"                            return {PLAIN_GROUP}",
@@ -234,7 +240,7 @@ class FlowWriter(StepWriter):
             "        if position >= stop:",
             f"            return {DONE}",
             "        i = order[position]",
-            "        if status[i] != 0:",
+            "        if refused[i] != 0:",
             f"            control[{POSITION}] = position + 1",
             "            continue",
             "        k = kinds[i]",
@@ -243,8 +249,9 @@ class FlowWriter(StepWriter):
             for border in flow.borders:
                 body += self._arrive(flow, place, border)
         for transaction, call in self.calls.items():
+            mine = f" and mine[{self._groups + transaction}]" if self._staged else ""
             body += [
-                f"        if k == {transaction}:",
+                f"        if k == {transaction}{mine}:",
                 f"            if control[{RECORD}] != 0 and control[{LOGGED}] >= log.shape[0]:",
                 f"                return {LOG_FULL}",
                 f"            s = {call}",
@@ -258,6 +265,7 @@ class FlowWriter(StepWriter):
                 "                log[entry, 2] = -1",
                 "                log[entry, 3] = 1 if s == 0 else 0",
                 "                log[entry, 4] = 1",
+                "                log[entry, 5] = tick()",
                 f"                control[{LOGGED}] = entry + 1",
             ]
         body.append(f"        control[{POSITION}] = position + 1")
@@ -265,12 +273,67 @@ class FlowWriter(StepWriter):
 
     def _end_round(self, flow: FlowPlan) -> list[str]:
         lines = []
-        for number, stream in enumerate(self.flows.streams):
-            if not self.flows.outputs[number] and any(number in group.emits for group in flow.groups):
-                lines.append(f"                {stream_count(stream.name)}[0] = 0")
+        for number in self._emitted(flow):
+            name = self.flows.streams[number].name
+            if number not in self.flows.crossing:
+                emitter = next(g for g in flow.group_numbers if number in self.flows.group(g).emits)
+                mine = f"if mine[{emitter}]:\n                    " if self._staged else ""
+                lines.append(f"                {mine}{stream_count(name)}[0] = 0")
+                continue
+            lines += [
+                f"                if roles[{number}] == {ALONE}:",
+                f"                    {stream_count(name)}[0] = 0",
+                f"                elif roles[{number}] == {GIVES}:",
+                f"                    {round_ends(name)}[{self._round(flow)}] = {stream_count(name)}[0]",
+                f"                    {round_span(name)}[0] = {stream_count(name)}[0]",
+            ]
         for border in flow.borders:
             lines += [f"                if active == {border}:", f"                    open_{border}[0] = 0"]
         return [*lines, f"                control[{GROUP}] = -1"]
+
+    # --- stages ----------------------------------------------------------------------------------------------
+
+    @property
+    def _staged(self) -> bool:
+        return len(self.flows.stages) > 1
+
+    @property
+    def _groups(self) -> int:
+        return sum(len(flow.groups) for flow in self.flows.flows)
+
+    def _if_mine(self, group: int) -> str:
+        """What lets a stage pass over the groups of others."""
+        return f"0 if not mine[{group}] else " if self._staged else ""
+
+    def _emitted(self, flow: FlowPlan) -> list[int]:
+        """The streams inside a graph."""
+        found = {number for group in flow.groups for number in group.emits}
+        return [number for number in sorted(found) if not self.flows.outputs[number]]
+
+    def _tuples(self, stream: int) -> str:
+        """The range of a round's tuples in a stream."""
+        name = self.flows.streams[stream].name
+        if stream in self.flows.crossing:
+            return f"{round_span(name)}[0], {round_span(name)}[1]"
+        return f"{stream_count(name)}[0]"
+
+    def _round(self, flow: FlowPlan) -> str:
+        """The number of the open round within the batch; the first one is 1."""
+        place = self.flows.flows.index(flow)
+        return f"control[{ROUNDS + place}] - rounds_before[{place}]"
+
+    def _look_at_round(self, flow: FlowPlan) -> list[str]:
+        """Where the tuples of a round that begins lie in the streams of other stages."""
+        lines = []
+        for number in self._emitted(flow):
+            if number in self.flows.crossing:
+                name = self.flows.streams[number].name
+                lines += [
+                    f"if roles[{number}] == {TAKES}:",
+                    f"    {round_span(name)}[0] = {round_ends(name)}[{self._round(flow)} - 1]",
+                    f"    {round_span(name)}[1] = {round_ends(name)}[{self._round(flow)}]",
+                ]
+        return lines
 
     def _arrive(self, flow: FlowPlan, place: int, border: int) -> list[str]:
         """An event of a border stream: it joins the open batch, and a batch that is complete begins its round."""
@@ -279,6 +342,7 @@ class FlowWriter(StepWriter):
             f"control[{ROUNDS + place}] += 1",
             f"control[{GROUP}] = {flow.first_group}",
             f"control[{ACTIVE}] = {border}",
+            *self._look_at_round(flow),
         ]
         join = [f"            opened_{border}[open_{border}[0]] = i", f"            open_{border}[0] += 1"]
         lines = [f"        if k == {entry}:"]

@@ -33,6 +33,7 @@ from tidegate.compiler.flow_steps import HEADER as FLOW_HEADER
 from tidegate.compiler.flows import FlowWriter
 from tidegate.compiler.graphs import lay_out
 from tidegate.compiler.operate import OperateWriter, list_operations
+from tidegate.compiler.stages import find_stages
 from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.flow import FlowsPlan
 from tidegate.operations.layout import Kind, TableLayout
@@ -129,6 +130,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None = None) -> 
         operate.list_addresses(tables, arrays, scratch)
         source = f"{writer.text(len(arrays), len(scratch))}\n\n\n{operate.text()}\n"
     else:
+        flows = replace(flows, stages=find_stages(flows, plans))
         plain = [(n, plan) for n, plan in enumerate(plans) if n not in streaming]
         calls = {n: writer.call(n, plan) if plan.source else "-1" for n, plan in plain}
         graph = FlowWriter(

@@ -87,7 +87,7 @@ class EngineCore:
         self._in_graphs = {member.transaction for member in members}
         self._flow_store: FlowStore | None = None
         if self.plan.flows is not None:
-            self.flows = FlowRun(program, module, dict(self.tables), record)
+            self.flows = FlowRun(program, module, dict(self.tables), strategy, self.runner.workers, record)
             if track_changes:
                 hidden = layouts_of(self.flows)
                 require_same_memory(extra, hidden)

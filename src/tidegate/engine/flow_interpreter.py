@@ -30,6 +30,8 @@ from tidegate.operations.plan import Program, RowParameter, TransactionPlan, Val
 
 if TYPE_CHECKING:
     from tidegate.engine.flows import FlowRun
+    from tidegate.engine.lanes import Lane
+    from tidegate.engine.state.windows import Windows
 
 Array = npt.NDArray[Any]
 
@@ -59,11 +61,14 @@ class FlowInterpreter:
         self._undo: list[tuple[str, int, bool, dict[str, Any]]] = []
         self._times: list[int] = []
         self._hits: dict[int, int] = {}
+        self._lane: Lane
+        self._windows: Windows
 
-    def run(self, batch: Batch, group: int) -> None:
-        """Run a group of the open round; its outcome goes to the events of the round's border stream."""
+    def run(self, batch: Batch, group: int, lane: Lane) -> None:
+        """Run a group of a lane's open round; its outcome goes to the events of the round's border stream."""
         number, plan = self._flows.flow_of(group), self._flows.group(group)
-        active = int(self._run.control[ACTIVE])
+        self._lane, self._windows = lane, self._run.windows[self._flows.stage_of(group)]
+        active = int(lane.control[ACTIVE])
         counts = {stream: int(self._run.streams[stream].count[0]) for stream in plan.emits}
         while True:
             self._undo, self._times, self._hits, reason = [], [], {}, None
@@ -72,7 +77,7 @@ class FlowInterpreter:
                     self._run_member(batch, member, active)
             except _NoRoom:
                 self._take_back(counts)
-                self._run.windows.make_room()
+                self._windows.make_room()
                 continue
             except TidegateError:  # the program is at fault, not this group's events
                 self._take_back(counts)
@@ -82,9 +87,9 @@ class FlowInterpreter:
             except Exception as error:
                 reason = type(error).__name__
             break
-        round_number = int(self._run.control[ROUNDS + number])
+        round_number = int(lane.control[ROUNDS + number])
         if reason is None:
-            self._run.windows.state[0] = 0
+            self._windows.state[0] = 0
             for table, slot, _, _ in self._undo:
                 self._note(table, slot)
             self._remember()
@@ -96,7 +101,7 @@ class FlowInterpreter:
             self._fail(batch, plan.members, active, reason)
         for member in plan.members:
             if self._hits.get(member, 0):
-                self._run.log(member, round_number, group, reason is None, self._hits[member])
+                lane.log_step(member, round_number, group, reason is None, self._hits[member])
 
     def _remember(self) -> None:
         """Note the states of the rows that the group changed: the first entry of a row tells whether, the last when."""
@@ -146,14 +151,13 @@ class FlowInterpreter:
                 table.columns[field][slot] = value
         for stream, count in counts.items():
             self._run.streams[stream].count[0] = count
-        windows = self._run.windows
-        undo(windows.heap, windows.journal, windows.state, 0)
+        undo(self._windows.heap, self._windows.journal, self._windows.state, 0)
 
     def _fail(self, batch: Batch, members: tuple[int, ...], active: int, reason: str) -> None:
         for member in members:
             plan = self._flows.members[member]
             if plan.border and plan.stream == active:
-                events = self._run.opened(active)
+                events = self._lane.opened(active)
                 fresh = events[batch.status[events] == 0]
                 batch.status[fresh] = batch.reason(reason)
                 batch.valid[events] = False
@@ -166,10 +170,11 @@ class FlowInterpreter:
             return  # its window's owner runs it
         if member.border:
             if member.stream == active:
-                for event in self._run.opened(active).tolist():
+                for event in self._lane.opened(active).tolist():
                     self._step(batch, number, event)
         else:
-            for place in range(int(self._run.streams[member.stream].count[0])):
+            span = self._lane.spans.get(member.stream, self._run.streams[member.stream].span)
+            for place in range(int(span[0]), int(span[1])):
                 self._step(batch, number, place)
 
     def _step(self, batch: Batch, number: int, place: int) -> None:
@@ -285,7 +290,7 @@ class FlowInterpreter:
     def _take_in(self, batch: Batch, number: int, member: MemberPlan, place: int) -> dict[int, bool]:
         """Let the member's own windows take in a tuple, and run the triggers of those that slide."""
         slid: dict[int, bool] = {}
-        windows = self._run.windows
+        windows = self._windows
         for window in self._program.plan.transactions[member.transaction].windows:
             found = self._flows.window(window.identity)
             if self._flows.owners[found] != number:
@@ -298,7 +303,7 @@ class FlowInterpreter:
                     column += 1
                 if field.name == window.time:
                     time = int(word)
-            base = int(windows.bases[found])
+            base = int(windows.bases[self._run.window_places[found][1]])
             slid[found] = bool(window_insert(windows.heap, windows.journal, windows.state, base, words, time))
             if windows.state[1] != 0:
                 raise _NoRoom
@@ -309,7 +314,8 @@ class FlowInterpreter:
         return slid
 
     def _window_rows(self, number: int, slid: bool) -> WindowRows:
-        columns, layout = self._run.windows.rows(number), self._run.windows.layouts[number]
+        place = self._run.window_places[number][1]
+        columns, layout = self._windows.rows(place), self._windows.layouts[place]
         plain = {
             name: [self._interpreter.plain(value, kind) for value in columns[name]] for name, kind in layout.columns
         }

@@ -24,7 +24,6 @@ from tidegate.engine.state.history import LONG_AGO
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME, WindowLayout
 from tidegate.foundation.errors import DefinitionError
-from tidegate.operations.flow import ROUNDS
 from tidegate.operations.layout import Column, Kind, TableLayout
 
 Array = npt.NDArray[Any]
@@ -38,7 +37,7 @@ _PLACES = ("first", "staged", "next", "boundary", "latest")
 def layouts_of(flows: FlowRun) -> list[TableLayout]:
     """The tables that hold a program's graphs."""
     found = [NUMBERS, WAITING]
-    for window in flows.windows.layouts:
+    for window in flows.window_layouts:
         columns = [Column(_field(name), kind, kind.zero) for name, kind in window.columns]
         times = [Column("at_time", Kind.INT, 0)]
         found.append(TableLayout(_table_of(window), (Column("number", Kind.INT, 0), *times, *columns), ("number",)))
@@ -78,7 +77,7 @@ class FlowStore:
 
     def __init__(self, flows: FlowRun, tables: Mapping[str, TableState]) -> None:
         self._flows, self._tables = flows, tables
-        self._saved = [np.zeros(len(_PLACES), np.int64) for _ in flows.windows.layouts]
+        self._saved = [np.zeros(len(_PLACES), np.int64) for _ in flows.window_layouts]
         self._saved_states = {name: (0, 0) for name in flows.histories}
         self._had_waiting = False
         self.stale = False
@@ -88,9 +87,10 @@ class FlowStore:
         numbers: dict[str, int] = {}
         for number, flow in enumerate(self._flows.flows.flows):
             if flow.name:
-                numbers[f"rounds of {flow.name}"] = int(self._flows.control[ROUNDS + number])
-        for number, window in enumerate(self._flows.windows.layouts):
-            header = self._flows.windows.header(number)
+                numbers[f"rounds of {flow.name}"] = int(self._flows.rounds[number])
+        for number, window in enumerate(self._flows.window_layouts):
+            windows, place = self._flows.window(number)
+            header = windows.header(place)
             if not np.array_equal(header, self._saved[number]):
                 numbers |= {f"{window.name} {place}": int(v) for place, v in zip(_PLACES, header, strict=True)}
                 self._save_window(number, header, note)
@@ -100,11 +100,12 @@ class FlowStore:
         self._save_waiting(note)
 
     def _save_window(self, number: int, header: Array, note: Note) -> None:
-        table, before = self._tables[_table_of(self._flows.windows.layouts[number])], self._saved[number]
+        layout, (windows, place) = self._flows.window_layouts[number], self._flows.window(number)
+        table, before = self._tables[_table_of(layout)], self._saved[number]
         gone = np.arange(before[0], min(header[0], before[2]))
         come = np.arange(max(header[0], before[2]), header[2])
-        contents = self._flows.windows.between(number, int(come[0]) if len(come) else 0, len(come))
-        columns = {_field(name): contents[name] for name, _ in self._flows.windows.layouts[number].columns}
+        contents = windows.between(place, int(come[0]) if len(come) else 0, len(come))
+        columns = {_field(name): contents[name] for name, _ in layout.columns}
         table.reserve(len(come))
         slots = table.resolve(come[:, None])
         table.store(slots, {**columns, "at_time": contents[TIME]}, True)
@@ -185,16 +186,15 @@ class FlowStore:
         found = table.rows(table.slots())
         numbers = dict(zip(found["name"].to_pylist(), found["value"].to_pylist(), strict=True))
         for number, flow in enumerate(self._flows.flows.flows):
-            self._flows.control[ROUNDS + number] = numbers.get(f"rounds of {flow.name}", 0)
-        for number, window in enumerate(self._flows.windows.layouts):
+            self._flows.rounds[number] = numbers.get(f"rounds of {flow.name}", 0)
+        for number, window in enumerate(self._flows.window_layouts):
             header = np.array([numbers.get(f"{window.name} {place}", 0) for place in _PLACES], np.int64)
             rows = self._tables[_table_of(window)]
             kept = np.arange(header[0], header[2])
             slots = rows.find(kept[:, None])
             contents = {name: rows.columns[_field(name)][slots] for name, _ in window.columns}
-            self._flows.windows.restore(
-                number, {SEQUENCE: kept, TIME: rows.columns["at_time"][slots], HEADER: header, **contents}
-            )
+            windows, place = self._flows.window(number)
+            windows.restore(place, {SEQUENCE: kept, TIME: rows.columns["at_time"][slots], HEADER: header, **contents})
             self._saved[number] = header
         for name in self._flows.histories:
             self._load_history(name, numbers)

@@ -7,12 +7,15 @@ array is full or plain Python must run something; then it is helped and called a
               ──> PLAIN_EVENT, PLAIN_GROUP     a transaction, or a group, runs as plain Python
               ──> ..._FULL                     an array is made larger
 
+Where the graphs have several stages, these may walk through the batch side by side (`lanes`).
+
 Events whose atomic batch is not complete yet wait: they are not run, and come again before the next batch's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -25,26 +28,26 @@ import pyarrow.compute as pc
 
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.runner import Execution
+from tidegate.engine.execution.workers import Workers
 from tidegate.engine.flow_interpreter import FlowInterpreter
 from tidegate.engine.interpreter import Interpreter
+from tidegate.engine.lanes import Choice, Lane, Pipeline, pieces_of
 from tidegate.engine.state.history import History
 from tidegate.engine.state.streams import StreamState, field_array, field_parts, value_array
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
 from tidegate.foundation.jit import is_uncompiled
+from tidegate.operations.decision import Strategy
 from tidegate.operations.flow import (
     DONE,
     GROUP,
     HISTORY_FULL,
     JOURNAL_FULL,
     LOG_FULL,
-    LOGGED,
     PLAIN_EVENT,
     PLAIN_GROUP,
     POSITION,
-    RECORD,
-    ROUNDS,
     STREAM_FULL,
     TABLE_FULL,
     TOP_WORDS,
@@ -54,6 +57,8 @@ from tidegate.operations.flow import (
     FlowsPlan,
     WindowParameter,
     column_of,
+    round_ends,
+    round_span,
     structures_of,
 )
 from tidegate.operations.layout import Kind
@@ -62,6 +67,12 @@ from tidegate.operations.plan import DTYPES, Program, column_array
 
 Array = npt.NDArray[Any]
 SMALLEST = 64
+
+PIECES, PIECE_EVENTS = 32, 512
+"""Into how many pieces a batch is cut for stages that run side by side, and how small they may be."""
+
+STAGED_EVENTS_MIN = 2048
+"""Smaller batches are walked through by one lane: handing out pieces takes longer."""
 
 
 class _Journal:
@@ -99,9 +110,19 @@ class _Journal:
 class FlowRun:
     """The dataflow graphs of one engine, with their streams and windows."""
 
-    def __init__(self, program: Program, module: ModuleType, tables: Mapping[str, TableState], record: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        module: ModuleType,
+        tables: Mapping[str, TableState],
+        strategy: Strategy,
+        workers: Workers,
+        record: bool,
+    ) -> None:
         assert program.plan.flows is not None
         self.plan, self.flows = program.plan, program.plan.flows
+        self.recording = record
+        """Whether a history is kept: of all that runs, plain transactions too."""
         self._plain = is_uncompiled()
         self.history: list[Step] = []
         self.waiting: pa.Table | None = None
@@ -109,20 +130,43 @@ class FlowRun:
         self.streams = [
             StreamState(layout, output) for layout, output in zip(self.flows.streams, self.flows.outputs, strict=True)
         ]
-        self.windows = Windows()
-        for number, window in enumerate(self.flows.windows):
-            self.windows.add(window_layout(self.flows, self.plan.transactions, number, window))
+        self.windows = [Windows() for _ in self.flows.stages]
+        """Those of each stage."""
+        self.window_layouts, self.window_places = self._lay_out_windows()
         self._journals = {name: _Journal(tables[name]) for name in self.flows.journalled}
         self.histories = {name: History(tables[name], keep) for name, keep in self.flows.remembered}
-        self._control = np.zeros(ROUNDS + len(self.flows.flows), np.int64)
-        self._control[GROUP], self._control[RECORD] = -1, record
         self._hits = np.zeros(len(self.flows.members), np.int64)
-        self._log = np.zeros((SMALLEST, 5), np.int64)
         widest = max((sum(len(f.kinds) for f in s.fields) for s in self.flows.streams), default=0)
-        self._words = np.zeros(widest + 1, np.int64)
-        self._scratch = np.zeros(TOP_WORDS, np.int64)
-        self._open: dict[str, Array] = {}
+        self._words = [np.zeros(widest + 1, np.int64) for _ in self.flows.stages]
+        self._scratch = [np.zeros(TOP_WORDS, np.int64) for _ in self.flows.stages]
         self._order = np.empty(0, np.int64)
+        self._whole = Lane(self.flows, len(self.plan.transactions), None)
+        self._lanes = [Lane(self.flows, len(self.plan.transactions), n) for n in range(len(self.flows.stages))]
+        self._workers, self._strategy, self._choice = workers, strategy, Choice()
+        self._walked = self._whole
+        self._rooms = 0
+        self._python = threading.Lock()
+        self._ends: dict[str, Array] = {}
+
+    def _lay_out_windows(self) -> tuple[list[WindowLayout], list[tuple[int, int]]]:
+        """All windows in their order, and of each its stage and its number there."""
+        layouts, places = [], []
+        for number, window in enumerate(self.flows.windows):
+            stage = self.flows.stage_of_window(number)
+            layouts.append(window_layout(self.flows, self.plan.transactions, number, window))
+            places.append((stage, len(self.windows[stage].layouts)))
+            self.windows[stage].add(layouts[-1])
+        return layouts, places
+
+    def window(self, number: int) -> tuple[Windows, int]:
+        """Where a window lies: those of its stage, and its number among them."""
+        stage, place = self.window_places[number]
+        return self.windows[stage], place
+
+    @property
+    def rounds(self) -> Array:
+        """The number of the last round of each graph."""
+        return self._whole.rounds
 
     def use_strings(self, strings: StringPool) -> None:
         """Strings have other numbers from now on."""
@@ -133,11 +177,13 @@ class FlowRun:
 
     def string_numbers(self) -> list[Array]:
         """The numbers of all strings that windows and streams hold."""
-        return [*self.windows.string_numbers(), *(numbers for s in self.streams for numbers in s.string_numbers())]
+        held = [numbers for windows in self.windows for numbers in windows.string_numbers()]
+        return held + [numbers for stream in self.streams for numbers in stream.string_numbers()]
 
     def renumber(self, numbers: Array) -> None:
         """String number n is number `numbers[n]` from now on."""
-        self.windows.renumber_strings(numbers)
+        for windows in self.windows:
+            windows.renumber(numbers)
         for stream in self.streams:
             stream.renumber(numbers)
 
@@ -168,39 +214,84 @@ class FlowRun:
     def run(self, batch: Batch, order: Array) -> Execution:
         """Take a batch's events through the graphs."""
         began, self._order = time.perf_counter(), order
-        for number in (border for flow in self.flows.flows for border in flow.borders):
-            self._open[f"open_{number}"] = np.zeros(1, np.int64)
-            self._open[f"opened_{number}"] = np.empty(batch.size + 1, np.int64)
-        control, interpreted = self._control, 0
-        control[POSITION] = 0
-        env = self._environment(batch)
-        while (code := self._flow(order, batch, env)) != DONE:
-            if code == PLAIN_EVENT:
-                event = int(order[control[POSITION]])
-                self._interpreter.run(batch, event)
-                self.log(-1 - int(batch.kinds[event]), 0, -1, batch.status[event] == 0, 1)
-                control[POSITION] += 1
-                interpreted += 1
-            elif code == PLAIN_GROUP:
-                self._groups.run(batch, int(control[GROUP]))
-                control[GROUP] += 1
-                interpreted += 1
-            else:
-                self._make_room(code)
-            env = self._environment(batch)
-        self._collect_history()
-        rounds = {flow.name: int(control[ROUNDS + n]) for n, flow in enumerate(self.flows.flows)}
+        adaptive = self._strategy == "adaptive"
+        staged = self._can_be_staged(len(order)) and (self._choice.staged() if adaptive else True)
+        if staged:
+            interpreted, properties = self._run_side_by_side(batch, order)
+        else:
+            self._whole.begin(len(order), self.rounds.copy(), self.recording)
+            self._walked, properties = self._whole, {}
+            interpreted = self._walk(self._whole, batch, order, len(order), batch.status)
+        self._keep_history([self._whole] if not staged else self._lanes)
+        rounds = {f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)}
+        seconds, stages = time.perf_counter() - began, len(self.flows.stages)
+        why = "dataflow graphs run in their order, group by group"
+        if self._can_be_staged(len(order)):
+            self._choice.learn(staged, len(order), seconds)
+            why = f"{stages} stages that share no table{f': {self._choice.why}' if adaptive else ''}"
         return Execution(
-            "serial",
+            "stages" if staged else "serial",
+            workers=min(self._workers.count, stages) if staged else 1,
             interpreted=interpreted,
-            why="dataflow graphs run in their order, group by group",
-            seconds={"execute": time.perf_counter() - began},
-            properties={f"rounds of {name}": count for name, count in rounds.items()},
+            why=why,
+            seconds={"execute": seconds},
+            properties={**rounds, **properties},
         )
 
-    def _flow(self, order: Array, batch: Batch, env: tuple[tuple[Any, ...], ...]) -> int:
+    def _can_be_staged(self, events: int) -> bool:
+        several = len(self.flows.stages) > 1 and self._workers.count > 1
+        return several and self._strategy != "serial" and events >= STAGED_EVENTS_MIN
+
+    def _run_side_by_side(self, batch: Batch, order: Array) -> tuple[int, dict[str, float]]:
+        """Let the lanes of all stages walk, each through a piece when those before it have."""
+        refused = batch.status.copy()  # what the first lane decides must not change what the others see
+        self._ends = {
+            round_ends(self.flows.streams[number].name): np.zeros(len(order) + 2, np.int64)
+            for number in self.flows.crossing
+        }
+        for lane in self._lanes:
+            lane.begin(len(order), self.rounds.copy(), self.recording)
+        stops = pieces_of(len(order), PIECES, PIECE_EVENTS)
+        interpreted = [0] * len(self._lanes)
+
+        def walk(stage: int, piece: int) -> None:
+            interpreted[stage] += self._walk(self._lanes[stage], batch, order, stops[piece], refused)
+
+        pipeline = Pipeline(self.flows, len(stops), walk)
+        try:
+            self._workers.run(pipeline.work, pipeline.stop)
+        finally:
+            for number in self.flows.crossing:
+                self.streams[number].clear()
+        self._walked = self._lanes[0]
+        self._whole.rounds[:] = self._walked.rounds
+        shares = {f"stage {number} seconds": lane.seconds for number, lane in enumerate(self._lanes)}
+        return sum(interpreted), {"stages": len(self._lanes), "pieces": len(stops), **shares}
+
+    def _walk(self, lane: Lane, batch: Batch, order: Array, stop: int, refused: Array) -> int:
+        """Go on up to an event, helping where machine code asks for it; returns how often plain Python ran."""
+        began, control, interpreted = time.perf_counter(), lane.control, 0
+        while (code := self._flow(stop, order, batch, self._environment(lane, batch, refused))) != DONE:
+            with self._python:
+                if code == PLAIN_EVENT:
+                    event = int(order[control[POSITION]])
+                    self._interpreter.run(batch, event)
+                    lane.log_step(-1 - int(batch.kinds[event]), 0, -1, batch.status[event] == 0, 1)
+                    control[POSITION] += 1
+                    interpreted += 1
+                elif code == PLAIN_GROUP:
+                    self._groups.run(batch, int(control[GROUP]), lane)
+                    control[GROUP] += 1
+                    interpreted += 1
+                else:
+                    self._make_room(code, lane)
+                self._rooms += 1
+        lane.seconds += time.perf_counter() - began
+        return interpreted
+
+    def _flow(self, stop: int, order: Array, batch: Batch, env: tuple[tuple[Any, ...], ...]) -> int:
         with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
-            return int(self._module.flow(len(order), order, batch.kinds, env))
+            return int(self._module.flow(stop, order, batch.kinds, env))
 
     def take_touched(self) -> dict[str, Array]:
         """The slots of rows that graphs wrote since the last call, by table."""
@@ -208,37 +299,29 @@ class FlowRun:
 
     def waiting_events(self) -> Array:
         """The events whose atomic batch is not complete, in the order in which they came."""
-        found = [
-            self._open[f"opened_{number}"][: self._open[f"open_{number}"][0]]
-            for flow in self.flows.flows
-            for number in flow.borders
-        ]
+        found = [self._walked.opened(number) for flow in self.flows.flows for number in flow.borders]
         waiting = np.concatenate(found)
         place = np.empty(len(self._order), np.int64)
         place[self._order] = np.arange(len(self._order))
         return waiting[np.argsort(place[waiting])]
 
-    def opened(self, stream: int) -> Array:
-        """The events of the open batch of a border stream."""
-        return self._open[f"opened_{stream}"][: self._open[f"open_{stream}"][0]]
-
-    @property
-    def recording(self) -> bool:
-        """Whether a history is kept: of all that runs, plain transactions too."""
-        return bool(self._control[RECORD])
-
-    @property
-    def control(self) -> Array:
-        """Where the run stands (`operations.flow`)."""
-        return self._control
-
     def journal(self, table: str) -> _Journal:
         """The journal of a table."""
         return self._journals[table]
 
-    def _environment(self, batch: Batch) -> tuple[tuple[Any, ...], ...]:
-        arrays: dict[str, Any] = {"literals": self._literals, "status": batch.status, "control": self._control}
-        arrays |= {"hits": self._hits, "log": self._log, **self._open}
+    def _environment(self, lane: Lane, batch: Batch, refused: Array) -> tuple[tuple[Any, ...], ...]:
+        """The arrays that a lane works on; made anew when some were replaced."""
+        rooms = self._rooms
+        if lane.environment is None or lane.environment[0] != rooms:
+            arrays = self._arrays(lane, batch, refused)
+            found = tuple(tuple(arrays[name] for name in names) for _, names in self.flows.environment)
+            lane.environment = (rooms, found)
+        return lane.environment[1]
+
+    def _arrays(self, lane: Lane, batch: Batch, refused: Array) -> dict[str, Any]:
+        arrays: dict[str, Any] = {"literals": self._literals, "status": batch.status, "refused": refused}
+        arrays |= {"control": lane.control, "hits": self._hits, "log": lane.log, **lane.open}
+        arrays |= {"mine": lane.mine, "roles": lane.roles, "rounds_before": lane.rounds_before}
         for family, bounds, data in (
             ("rows", batch.rows, batch.slots),
             ("values", batch.values, [bound.values for bound in batch.values]),
@@ -259,26 +342,29 @@ class FlowRun:
             offsets = batch.rows[binding].offsets
             assert offsets is not None
             arrays[f"undo_{number}"] = np.zeros(int(np.max(np.diff(offsets), initial=0)), DTYPES[kind])
-        for stream in self.streams:
+        for number, stream in enumerate(self.streams):
             arrays |= stream.named_arrays()
+            arrays[round_span(stream.layout.name)] = lane.spans.get(number, stream.span)
+            arrays[round_ends(stream.layout.name)] = self._ends.get(round_ends(stream.layout.name), stream.span)
         for journal in self._journals.values():
             arrays |= journal.arrays()
         for history in self.histories.values():
             arrays |= history.arrays()
-        arrays |= {"wheap": self.windows.heap, "wjournal": self.windows.journal, "wstate": self.windows.state}
-        arrays |= {"wbases": self.windows.bases, "wwords": self._words, "wwords_floats": self._words.view(np.float64)}
-        arrays["wscratch"] = self._scratch
-        return tuple(tuple(arrays[name] for name in names) for _, names in self.flows.environment)
+        for stage, (windows, words) in enumerate(zip(self.windows, self._words, strict=True)):
+            arrays |= {f"wheap_{stage}": windows.heap, f"wjournal_{stage}": windows.journal}
+            arrays |= {f"wstate_{stage}": windows.state, f"wbases_{stage}": windows.bases, f"wwords_{stage}": words}
+            arrays |= {f"wwords_floats_{stage}": words.view(np.float64), f"wscratch_{stage}": self._scratch[stage]}
+        return arrays
 
-    def _make_room(self, code: int) -> None:
-        which = self.plan.tables[int(self._control[WHICH])].name if self.plan.tables else ""
+    def _make_room(self, code: int, lane: Lane) -> None:
+        which = self.plan.tables[int(lane.control[WHICH])].name if self.plan.tables else ""
         if code == TABLE_FULL:
             self._tables[which].make_room()
         elif code == STREAM_FULL:
-            for number in self.flows.group(int(self._control[GROUP])).emits:
+            for number in self.flows.group(int(lane.control[GROUP])).emits:
                 self.streams[number].grow()
         elif code == WINDOW_FULL:
-            self.windows.make_room()
+            self.windows[self.flows.stage_of(int(lane.control[GROUP]))].make_room()
         elif code == JOURNAL_FULL:
             self._journals[which].grow(2 * len(self._journals[which].slots))
         elif code == HISTORY_FULL:
@@ -288,22 +374,21 @@ class FlowRun:
             journal.touched = np.concatenate([journal.touched, np.empty_like(journal.touched)])
         else:
             assert code == LOG_FULL, code
-            self._collect_history()
-            if not self._control[LOGGED]:
-                self._log = np.zeros((2 * len(self._log), 5), np.int64)
+            lane.make_room_for_steps()
 
     # --- history -------------------------------------------------------------------------------------------
 
-    def log(self, member: int, batch: int, group: int, committed: bool, tuples: int) -> None:
-        """Note a step that plain Python ran."""
-        if self._control[RECORD]:
-            self._collect_history()
-            self._add(member, batch, group, committed, tuples)
-
-    def _collect_history(self) -> None:
-        for member, batch, group, committed, tuples in self._log[: self._control[LOGGED]].tolist():
+    def _keep_history(self, lanes: list[Lane]) -> None:
+        """Add what the lanes ran, in the order in which it happened."""
+        found = []
+        for lane in lanes:
+            lane.collect()
+            found += lane.steps
+            lane.steps = []
+        if len(lanes) > 1:
+            found.sort(key=lambda step: step[-1])
+        for member, batch, group, committed, tuples, _ in found:
             self._add(member, batch, group, bool(committed), tuples)
-        self._control[LOGGED] = 0
 
     def _add(self, member: int, batch: int, group: int, committed: bool, tuples: int) -> None:
         graph, place = "", -1
@@ -348,8 +433,9 @@ class FlowRun:
 
     def window_rows(self, number: int) -> pa.Table:
         """The visible rows of a window."""
-        columns = self.windows.rows(number)
-        layout, stream = self.windows.layouts[number], self.flows.windows[number].stream
+        windows, place = self.window(number)
+        columns = windows.rows(place)
+        layout, stream = windows.layouts[place], self.flows.windows[number].stream
         values = {name: value_array(columns[name], kind, self._strings) for name, kind in layout.columns}
         found = {}
         for field in stream.fields:

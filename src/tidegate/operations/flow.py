@@ -23,6 +23,11 @@ POSITION, GROUP, ACTIVE, WHICH, LOGGED, RECORD, ROUNDS = range(7)
 """The next event; the next group of the open round, the round's border stream; what is full; entries of the history,
 whether one is kept; from the last on, the number of the last round of each graph."""
 
+# What a stage does with a stream that leads to another one (`roles` in generated code):
+ALONE, GIVES, TAKES, NOTHING = range(4)
+"""All stages run as one, and the stream is emptied after each round; it is the stage's own, which notes where each
+round ends; it is another stage's; it is of no concern."""
+
 # Why generated code comes back:
 DONE, PLAIN_EVENT, PLAIN_GROUP, TABLE_FULL, STREAM_FULL, WINDOW_FULL, JOURNAL_FULL, TOUCHED_FULL, LOG_FULL = range(9)
 HISTORY_FULL = 9
@@ -41,6 +46,16 @@ def stream_array(stream: str, field: str, part: int) -> str:
 def stream_count(stream: str) -> str:
     """The array whose first word says how many tuples a stream holds."""
     return f"n_{stream}"
+
+
+def round_ends(stream: str) -> str:
+    """The array that says where each round of a batch ends in a stream that leads to another stage."""
+    return f"ends_{stream}"
+
+
+def round_span(stream: str) -> str:
+    """The array that says where the round at hand begins and ends in such a stream."""
+    return f"span_{stream}"
 
 
 def column_of(fields: tuple[StreamField, ...], name: str) -> int:
@@ -144,6 +159,18 @@ class FlowPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class StagePlan:
+    """Groups, and plain transactions, that one worker must run one by one; `takes` are the streams of other stages.
+
+    Stages have nothing in common but the streams that lead from one to another (`compiler.stages`).
+    """
+
+    groups: tuple[int, ...]
+    transactions: tuple[int, ...]
+    takes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FlowsPlan:
     """All dataflow graphs of a program."""
 
@@ -157,6 +184,8 @@ class FlowsPlan:
     """The tables whose rows groups may write."""
     remembered: tuple[tuple[str, int], ...] = ()
     """Tables of whose rows somebody asks for earlier states, and how many units of time are kept."""
+    stages: tuple[StagePlan, ...] = ()
+    """What can run side by side: each stage stands behind those that it takes streams from."""
     environment: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The arrays that generated code takes, by the tuple that holds them."""
 
@@ -168,6 +197,20 @@ class FlowsPlan:
         """A group by its number."""
         flow = self.flows[self.flow_of(number)]
         return flow.groups[number - flow.first_group]
+
+    def stage_of(self, group: int) -> int:
+        """The stage that a group belongs to."""
+        return next(number for number, stage in enumerate(self.stages) if group in stage.groups)
+
+    def stage_of_window(self, window: int) -> int:
+        """The stage whose memory a window lies in: its owner's."""
+        groups = (number for flow in self.flows for number in flow.group_numbers)
+        return self.stage_of(next(g for g in groups if self.owners[window] in self.group(g).members))
+
+    @property
+    def crossing(self) -> tuple[int, ...]:
+        """The streams that lead from one stage to another."""
+        return tuple(sorted({stream for stage in self.stages for stream in stage.takes}))
 
     def window(self, identity: int) -> int:
         """The number of a window; -1 if it is none of these graphs'."""

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tidegate.engine.adaptation import model
-from tidegate.engine.adaptation.model import CANDIDATES, FAMILIES, Candidate, Choice, Workload
+from tidegate.engine.adaptation import model, probing
+from tidegate.engine.adaptation.model import CANDIDATES, FAMILIES, Candidate, Choice, Workload, predict
 from tidegate.engine.execution import families, runner
 
 
@@ -86,6 +86,11 @@ def answers(strategy: Any, batches: list[pa.Table], workers: int = 2) -> list[An
         return [*outcomes, engine.scan(Account), engine.scan(Rate)]
 
 
+def forced(candidate: Candidate, found: Workload) -> Choice:
+    """The choice of a candidate, whatever the model would choose."""
+    return Choice(candidate, {str(other): predict(other, found) for other in CANDIDATES}, found)
+
+
 @pytest.mark.parametrize("candidate", CANDIDATES, ids=str)
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("names", [("transfer", "settle"), ("transfer", "settle", "reprice")], ids=["apart", "joined"])
@@ -95,8 +100,8 @@ def test_every_candidate_gives_the_serial_answers(
     """Rates that nobody writes relate nobody; once some event writes one, everything that reads it is related."""
     monkeypatch.setattr(runner, "SURE", 0.0)
     monkeypatch.setattr(runner, "UNRELATED_BATCHES", 0)
-    monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split: Choice(candidate, {}, found))
-    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds: None)
+    monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split: forced(candidate, found))
+    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: None)
     batches = [batch(count, 200, seed, names) for seed, count in enumerate((900, 100, 2000))]
     assert answers("adaptive", batches, workers) == answers("serial", batches, 1)
 
@@ -104,7 +109,7 @@ def test_every_candidate_gives_the_serial_answers(
 def test_a_large_family_and_the_others_get_a_strategy_each(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = next(candidate for candidate in CANDIDATES if candidate.shared)
     monkeypatch.setattr(runner, "SURE", 0.0)
-    monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split: Choice(shared, {}, found))
+    monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split: forced(shared, found))
     rng = np.random.default_rng(5)
     hot = rng.random(2000) < 0.5  # half of the events move money between two accounts
     one = batch(2000, 200, 5).set_column(1, "src", pa.array(np.where(hot, 0, 10 + rng.integers(0, 190, 2000))))
@@ -123,13 +128,13 @@ def test_families_that_weighing_used_up_leave_nobody_behind(count: int, monkeypa
     shared = [candidate for candidate in CANDIDATES if candidate.shared]
     monkeypatch.setattr(runner, "SURE", 0.0)
     monkeypatch.setattr(runner, "UNRELATED_BATCHES", 0)
-    monkeypatch.setattr(runner, "PROBE_EVENTS_MAX", 16)
+    monkeypatch.setattr(probing, "PROBE_EVENTS_MAX", 16)
     monkeypatch.setattr(families, "WEIGHED", 1)
     monkeypatch.setattr(families, "LARGE_SHARE", 10**6)
-    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds: None)
+    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: None)
     batches = [batch(count, 3_000, seed, ("transfer",)) for seed in range(4)]
     for candidate in shared:
-        monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split, c=candidate: Choice(c, {}, found))
+        monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split, c=candidate: forced(c, found))
         assert answers("adaptive", batches, 2) == answers("serial", batches, 1)
 
 

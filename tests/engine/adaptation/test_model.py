@@ -134,6 +134,17 @@ class TestHysteresis:
         model.choose(replace(even, cost_ns=even.cost_ns * 0.5), True)
         assert model.choose(replace(even, cost_ns=even.cost_ns * (1 + 6 * HYSTERESIS)), True).candidate is not SERIAL
 
+    def test_what_was_spent_to_find_families_does_not_count_against_them(self) -> None:
+        looked = replace(COSTLY, largest=0.1, found=True)
+        assert predict(FAMILIES, looked) < predict(FAMILIES, replace(looked, found=False))
+
+    def test_splitting_promises_only_what_aborts_spare(self) -> None:
+        failing = replace(COSTLY, operations=4.0, aborts=0.5)
+        split = next(candidate for candidate in CANDIDATES if candidate.split and not candidate.shared)
+        all_run = predict(split, replace(failing, spared=0.0))
+        assert all_run == predict(split, replace(failing, aborts=0.0))
+        assert predict(split, replace(failing, spared=1.0)) < predict(split, failing) < all_run
+
     def test_a_strategy_that_is_not_allowed_any_more_is_left(self) -> None:
         model = Model()
         assert model.choose(replace(COSTLY, hot=0.6, operations=4.0), True).candidate.split
@@ -145,21 +156,30 @@ class TestLearning:
         model = Model()
         choice = model.choose(COSTLY, False)
         name, plain = str(choice.candidate), predict(choice.candidate, COSTLY)
-        model.learn(choice, plain * 9)  # the first batch also loads machine code: it does not count
+        model.learn(choice, plain * 9, COSTLY.cost_ns)  # the first batch also loads machine code: it does not count
         assert name not in model.corrections
-        model.learn(choice, plain * 2)
+        model.learn(choice, plain * 2, COSTLY.cost_ns)
         assert 1.0 < model.corrections[name] < 2.0
         for _ in range(40):
-            model.learn(choice, plain * 2)
+            model.learn(choice, plain * 2, COSTLY.cost_ns)
         assert model.corrections[name] == pytest.approx(2.0, rel=1e-3)
         assert model.choose(COSTLY, False).predicted[name] == pytest.approx(plain * 2, rel=1e-3)
+
+    def test_a_wrong_guess_of_the_cost_is_no_strategys_fault(self) -> None:
+        """The functions took twice what the probe said, and the batch just as long as that makes it."""
+        model = Model()
+        choice = model.choose(COSTLY, False)
+        really = replace(COSTLY, cost_ns=COSTLY.cost_ns * 2)
+        for _ in range(10):
+            model.learn(choice, predict(choice.candidate, really), really.cost_ns)
+        assert model.corrections[str(choice.candidate)] == pytest.approx(1.0)
 
     @pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e3, 1e9])
     def test_corrections_are_bounded(self, seconds: float) -> None:
         model = Model()
         choice = model.choose(COSTLY, True)
         for _ in range(200):
-            model.learn(choice, seconds)
+            model.learn(choice, seconds, COSTLY.cost_ns)
         assert 0.2 <= model.corrections[str(choice.candidate)] <= 4.0
 
     def test_what_disappoints_is_left(self) -> None:
@@ -170,20 +190,20 @@ class TestLearning:
             choice = model.choose(COSTLY, False)
             if choice.candidate is not first.candidate:
                 return
-            model.learn(choice, predict(choice.candidate, COSTLY) * 4)
+            model.learn(choice, predict(choice.candidate, COSTLY) * 4, COSTLY.cost_ns)
         pytest.fail("twenty disappointing batches changed nothing")
 
     def test_serial_is_the_measure_and_is_not_corrected(self) -> None:
         model = Model()
         choice = model.choose(replace(COSTLY, workers=1), False)
         assert choice.candidate is SERIAL
-        model.learn(choice, 1e9)
+        model.learn(choice, 1e9, COSTLY.cost_ns)
         assert model.corrections == {}
 
     def test_an_empty_batch_teaches_nothing(self) -> None:
         model = Model()
         choice = model.choose(replace(COSTLY, transactions=0), False)
-        model.learn(choice, 5.0)
+        model.learn(choice, 5.0, COSTLY.cost_ns)
         assert all(0.2 <= correction <= 4.0 for correction in model.corrections.values())
 
 

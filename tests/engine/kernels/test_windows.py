@@ -560,7 +560,7 @@ def test_strings_can_be_renumbered() -> None:
     windows.state[LENGTH] = 0
     assert [numbers.tolist() for numbers in windows.string_numbers()] == [[9, 7, 8, 6]]
     numbers = np.array([0, 0, 0, 0, 0, 0, 3, 1, 2, 0])
-    windows.renumber_strings(numbers)
+    windows.renumber(numbers)
     base = windows.bases[1]
     assert windows.rows(1)["s"].tolist() == [0, 1, 2]
     assert windows.rows(1)["n"].tolist() == [2, 3, 4]

@@ -8,6 +8,7 @@ What goes in is measured, not assumed:
     operations    how many operations a transaction splits into
     largest       the share of the time for the largest family of related transactions (`kernels.components`)
     aborts        the share of transactions that failed in the last batch
+    spared        how much of a failing transaction is not run if it is split, from the last batch that was
     workers       threads, but no more than processors
 
 A strategy's time is what it does besides running functions (its overhead, spread over the workers), and
@@ -15,14 +16,15 @@ the functions' time divided by the workers that can be kept busy. Nobody can be 
 transactions on the hottest row allows; where workers take transactions in line, they wait for their neighbours'.
 
     serial        n * cost
-    families      n * (overhead + cost * largest): who is related must be known before anything runs
+    families      n * (overhead + cost * largest): who is related must be found before anything runs
     lock, mvlk    n * (overhead + cost * (1 + waiting * near)) / workers
     ns            n * (overhead + cost) / workers
     ns, split     the same, with an overhead for every operation
     families + ns the largest family by ns, with its overhead; the others without, whenever a worker would wait
     all but serial take at least the hottest row's chain: hot * n * (overhead + cost) / operations in a chain's link
 
-Predictions are corrected by what the last batches of a strategy really took. A change of strategy must
+Predictions are corrected by what the last batches of a strategy really took, given what their functions really
+took: a wrong guess of the cost is no strategy's fault. A change of strategy must
 promise a gain (`HYSTERESIS`), else the choice would flap between equals.
 """
 
@@ -33,7 +35,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.operations.decision import Decision, Families, Strategy
 
-HYSTERESIS = 0.05
+HYSTERESIS = 0.02
 """A new strategy must be predicted to be faster than the last one by this share."""
 
 MARGIN = 0.08
@@ -46,7 +48,7 @@ FORGETTING = 0.02
 """How much of a correction is forgotten with every batch."""
 
 SPARED = 0.5
-"""The share of an aborting transaction's other operations that need not run, where operations stop at a failure."""
+"""The share of an aborting transaction's other operations that need not run, until a batch has shown it."""
 
 LOG_ENTRIES = 256
 
@@ -87,11 +89,14 @@ class Candidate:
 SERIAL = Candidate("serial", False, Overheads(0.0, 0.0, 0.0))
 FAMILIES = Candidate(Families(), False, Overheads(150_000.0, 120.0, 0.0))
 ALONE = (
-    Candidate("lock", False, Overheads(400_000.0, 500.0, 0.0, waiting=1.5)),
-    Candidate("mvlk", False, Overheads(400_000.0, 600.0, 0.0, waiting=1.5)),
+    Candidate("lock", False, Overheads(400_000.0, 700.0, 0.0, waiting=1.0)),
+    Candidate("mvlk", False, Overheads(400_000.0, 600.0, 0.0, waiting=1.0)),
     Candidate(_SIGNALS, False, Overheads(500_000.0, 700.0, 0.0)),
     Candidate(_SIGNALS, True, Overheads(500_000.0, 300.0, 300.0)),
 )
+APART = Overheads(500_000.0, 150.0, 0.0)
+"""What it takes besides to run the largest family and the others by different strategies: weighing, two lists."""
+
 CANDIDATES: tuple[Candidate, ...] = (
     SERIAL,
     FAMILIES,
@@ -125,7 +130,11 @@ class Workload:
     hot: float
     workers: int
     largest: float = 1.0
+    found: bool = False
+    """Whether families were looked for already: what that took is spent, whatever is chosen."""
     aborts: float = 0.0
+    spared: float = SPARED
+    """The share of an aborting transaction's other operations that need not run, where it is split."""
     beside: Beside | None = None
 
 
@@ -180,10 +189,13 @@ class Model:
         self.log.append(choice.why)
         return choice
 
-    def learn(self, choice: Choice, seconds: float) -> None:
-        """Compare the prediction with what the batch took."""
+    def learn(self, choice: Choice, seconds: float, cost_ns: float) -> None:
+        """Compare the prediction with what the batch took.
+
+        `cost_ns` is what a transaction's function really took: a wrong guess of that is no strategy's fault.
+        """
         name = str(choice.candidate)
-        plain = predict(choice.candidate, choice.workload)
+        plain = predict(choice.candidate, replace(choice.workload, cost_ns=cost_ns))
         if name not in self.known:  # its first batch also loads its machine code
             self.known.add(name)
             return
@@ -200,16 +212,17 @@ def predict(candidate: Candidate, workload: Workload) -> float:
     if candidate is SERIAL:
         return count * cost * 1e-9
     overheads, workers = candidate.overheads, workload.workers
+    looking = 0.0 if workload.found else FAMILIES.overheads.batch + FAMILIES.overheads.transaction * count
     if candidate is FAMILIES:
-        return (overheads.batch + count * (overheads.transaction + cost * max(workload.largest, 1 / workers))) * 1e-9
+        return (looking + count * cost * max(workload.largest, 1 / workers)) * 1e-9
     operations = workload.operations if candidate.split else 1.0
     overhead = overheads.transaction + overheads.operation * operations
     if candidate.split:  # what comes behind a failure is not run
-        cost *= 1.0 - workload.aborts * (1.0 - 1.0 / operations) * SPARED
+        cost *= 1.0 - workload.aborts * (1.0 - 1.0 / operations) * workload.spared
     fixed, part, hot, second = overheads.batch, 1.0, workload.hot, 0.0
     if candidate.shared and workload.beside is not None:
         part, hot, second = workload.beside.part, workload.beside.hot, workload.beside.second
-        fixed += FAMILIES.overheads.batch + FAMILIES.overheads.transaction * count
+        fixed += looking + APART.batch + APART.transaction * count
     lost = 1.0 + overheads.waiting * workload.near
     spread = count * (part * overhead + cost * lost) / workers
     chain = hot * part * count * (overhead + cost) / operations

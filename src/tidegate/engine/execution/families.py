@@ -36,10 +36,10 @@ Array = npt.NDArray[Any]
 PARALLEL_EVENTS = 1 << 13
 """Families of fewer events are looked for by one worker."""
 
-BUNDLES = 64
-"""Bundles for each worker, if families are small: enough for an even end, few enough to cost nothing."""
+PARTS = 4
+"""A bundle is one part in so many of what would be each worker's share of what is left."""
 
-BUNDLE_EVENTS = 32
+BUNDLE_EVENTS = 16
 """A bundle has about so many events at least, unless it is the last."""
 
 WEIGHED, LARGE_SHARE = 4, 16
@@ -164,9 +164,9 @@ class Bundles:
         weight = families.weight
         left_out = int(weight.argmax()) if without_largest and families.count else -1
         total = int(weight.sum())
-        limit = max(total // (BUNDLES * workers), BUNDLE_EVENTS * total // max(families.transactions, 1), 1)
+        least = max(BUNDLE_EVENTS * total // max(families.transactions, 1), 1)
         bundle_of = np.empty(families.count, np.int32)
-        count = bundle(weight, left_out, limit, bundle_of)
+        count = bundle(weight, left_out, PARTS * workers, least, bundle_of)
         self._first, self._events = np.empty(count + 1, np.int64), np.empty(len(families.family), np.int64)
         list_events(families.order, families.start, families.family, bundle_of, self._first, self._events)
         heavy = np.zeros(count, np.int64)

@@ -20,15 +20,16 @@ import numpy.typing as npt
 from tidegate.engine.adaptation.model import (
     ALONE,
     FAMILIES,
-    LEARNING,
     SERIAL,
     SOONEST_NS,
+    SPARED,
     Beside,
     Choice,
     Model,
     Workload,
     predict,
 )
+from tidegate.engine.adaptation.probing import Probe, Prober
 from tidegate.engine.adaptation.punctuation import Punctuation
 from tidegate.engine.adaptation.rule import THRESHOLDS, GraphProperties, decide
 from tidegate.engine.adaptation.sampling import sample_hottest, sample_neighbours
@@ -39,6 +40,7 @@ from tidegate.engine.execution.scheduler import Run, Scheduler
 from tidegate.engine.execution.serial import SerialRun
 from tidegate.engine.execution.timing import ticks_per_second
 from tidegate.engine.execution.workers import Workers, processors
+from tidegate.engine.kernels.operation import SAMPLE
 from tidegate.engine.planning.builder import GraphBuilder
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
@@ -55,10 +57,6 @@ PIECE_EVENTS = 1 << 17
 ADAPTIVE_EVENTS_MIN = 64
 """Batches below this size run serially: starting workers takes longer."""
 
-PROBE_EVENTS, PROBE_EVENTS_MAX = 16, 1024
-PROBE_CALLS = 8
-"""A probe is long enough when it took so many times what the call alone takes."""
-
 SURE = 0.8
 """Serial is taken without a look at the rows if no other strategy can come near, even without any conflict."""
 
@@ -68,8 +66,17 @@ DOUBT = 1.5
 LARGE_FAMILY = 0.95
 """A family with up to this share of the transactions may get a strategy of its own, while all others stay whole."""
 
+MUCH_CHEAPER, UNPROBED_BATCHES = 4.0, 8
+"""They are taken as known as well, for so many batches, if several workers would be right even for much less."""
+
+SPARED_SAMPLES, SPARED_SHARE = 256, 0.05
+"""How many operations must be timed, and which share be stoppable, to say how many aborts spared."""
+
 UNRELATED_BATCHES = 8
 """After a batch for which another strategy was better, families are not looked for in so many batches."""
+
+COOLER = 2.0
+"""They are, if the hottest row has cooled down by so much: hot rows are what holds large families together."""
 
 ESCAPE_BATCHES = 16
 """Batches that run serially after one that needed plain Python in the middle."""
@@ -114,10 +121,10 @@ class Runner:
         self._never_compiled = [(n, plan) for n, plan in enumerate(self.plan.transactions) if not plan.compiled]
         self._warned: set[str] = set()
         self._escaping = 0
-        self._cost_us, self._abort_ratio, self._failed = 0.0, 0.0, 0.0
-        self._cost_ns, self._call_seconds, self._probe_bias, self._known_ns = 0.0, 0.0, 1.0, 0.0
+        self._cost_us, self._abort_ratio, self._failed, self._spared = 0.0, 0.0, 0.0, SPARED
+        self._prober, self._known_ns, self._costly_ns, self._unprobed = Prober(), 0.0, 0.0, 0
         self._interrupts = Interrupts()
-        self._skip_families = 0
+        self._skip_families, self._hot_without = 0, 0.0
         self._nothing_ran = True
 
     def use_strings(self, strings: StringPool) -> None:
@@ -181,8 +188,8 @@ class Runner:
             self._known_ns = execution.seconds["execute"] / len(order) * 1e9
             return execution
         began = time.perf_counter()
-        probed, probed_ns, interpreted = self._probe(batch, order)
-        cost_ns = probed_ns * self._probe_bias
+        probe = self._cost(batch, order, workers)
+        probed, cost_ns, interpreted = probe.events, probe.cost_ns, probe.interpreted
         probe_seconds = time.perf_counter() - began
         rest = len(order) - probed
         self._known_ns = 0.0
@@ -195,24 +202,31 @@ class Runner:
                 interpreted=execution.interpreted + interpreted,
                 seconds={"probe": probe_seconds, **execution.seconds},
             )
-        near = sample_neighbours(self._builder.shapes(batch), batch, order, probed, workers)
-        hot = sample_hottest(self.plan, batch, order, probed)
-        workload = Workload(rest, cost_ns, self._operations(batch), near, hot, workers, aborts=self._failed)
         began = time.perf_counter()
+        workload = Workload(rest, cost_ns, self._operations(batch), 0.0, 0.0, workers, spared=self._spared)
+        workload = replace(workload, aborts=self._failed)
         related = self._related(batch, order, probed)
+        if related is None or related.largest > 1 / workers:  # else nobody has to wait for anybody
+            near = sample_neighbours(self._builder.shapes(batch), batch, order, probed, workers)
+            workload = replace(workload, near=near, hot=sample_hottest(self.plan, batch, order, probed))
         if related is not None:
             workload, found = self._with_families(workload, batch, related)
             interpreted += found
             order, probed, self._nothing_ran = related.remaining(), 0, False
         relate_seconds = time.perf_counter() - began
         choice = self.model.choose(workload, allow_split=any(self.plan.slices))
-        if related is not None and choice.candidate is not FAMILIES and not choice.candidate.shared:
-            self._skip_families = UNRELATED_BATCHES
+        if related is not None:
+            self._judge_families(choice)
         began = time.perf_counter()
         execution = self._run_choice(batch, order, probed, choice, related)
+        self._costly_ns = 0.0
         if execution.why == choice.why:  # else it ended in another way than was chosen
-            self.model.learn(choice, time.perf_counter() - began)
-            self._learn_cost(execution, workload, probed_ns)
+            seconds = time.perf_counter() - began
+            really_ns = self._really_ns(execution, workload)
+            self.model.learn(choice, seconds, really_ns)
+            if probe.events:
+                self._prober.learn(really_ns)
+            self._costly_ns = really_ns if choice.candidate is not SERIAL else 0.0
         self._failed = np.count_nonzero(batch.status) / batch.size
         return replace(
             execution,
@@ -227,12 +241,30 @@ class Runner:
         found = Workload(count, cost_ns, 1.0, 0.0, 0.0, workers, largest=0.0)
         return predict(SERIAL, found) <= min(predict(candidate, found) for candidate in (FAMILIES, *ALONE)) * SURE
 
+    def _cost(self, batch: Batch, order: Array, workers: int) -> Probe:
+        """What a transaction costs: as the last batch says, if much less would not change anything; else by a probe."""
+        costly = self._costly_ns
+        if costly > 0.0 and not self._is_cheap(len(order), costly / MUCH_CHEAPER, workers) and self._unprobed > 0:
+            self._unprobed -= 1
+            return Probe(0, costly, 0)
+        self._unprobed = UNPROBED_BATCHES
+        return self._prober.probe(lambda start, stop: self.serial.run(batch, order, start, stop), len(order))
+
     def _related(self, batch: Batch, order: Array, start: int) -> families.Families | None:
-        """The families of a batch; None if recent batches were better off with another strategy."""
+        """The families of a batch; None if recent batches, with rows as hot, were better off with another strategy."""
         if self._skip_families > 0:
-            self._skip_families -= 1
-            return None
+            hot = sample_hottest(self.plan, batch, order, start)
+            if hot > self._hot_without / COOLER:
+                self._skip_families -= 1
+                return None
         return families.find(self._builder, self.workers, batch, order, start)
+
+    def _judge_families(self, choice: Choice) -> None:
+        """Do not look for families in the next batches if they promised nothing."""
+        best = choice.predicted[str(choice.candidate)]
+        by_families = (seconds for name, seconds in choice.predicted.items() if name.startswith(str(FAMILIES)))
+        self._skip_families = UNRELATED_BATCHES if min(by_families) > best else 0
+        self._hot_without = choice.workload.hot
 
     def _with_families(self, workload: Workload, batch: Batch, related: families.Families) -> tuple[Workload, int]:
         """What is known of a batch, and how its families would spread over the workers.
@@ -243,7 +275,7 @@ class Runner:
         if related.count > 1 and related.largest > 1 / families.LARGE_SHARE:
             cost_ns, interpreted = families.weigh(related, self.serial, batch)
             workload = replace(workload, cost_ns=cost_ns)
-        workload = replace(workload, largest=related.largest)
+        workload = replace(workload, largest=related.largest, found=True)
         events = related.largest_events()
         part = len(events) / max(related.transactions, 1)
         if related.largest <= 1 / self.workers.count or part > LARGE_FAMILY:
@@ -294,49 +326,19 @@ class Runner:
             properties={**execution.properties, "families": related.count, "largest family": related.largest},
         )
 
-    def _probe(self, batch: Batch, order: Array) -> tuple[int, float, int]:
-        """Run the first events serially: how many, nanoseconds of each, and how many plain Python ran.
-
-        What earlier batches cost says how many events make a good measurement.
-        """
-        call, step = self._call_seconds, PROBE_EVENTS
-        if call == 0.0:
-            self._timed_run(batch, order, 0, 0)  # the first call loads the program
-            call = self._timed_run(batch, order, 0, 0)[0]
-        elif self._cost_ns > 0.0:
-            step = int(min(max(PROBE_CALLS * call / self._cost_ns * 1e9, PROBE_EVENTS), PROBE_EVENTS_MAX))
-        position, interpreted = 0, 0
-        while True:
-            stop = min(position + step, len(order))
-            seconds, found = self._timed_run(batch, order, position, stop)
-            count, position, interpreted = stop - position, stop, interpreted + found
-            if seconds > PROBE_CALLS / 2 * call or step >= PROBE_EVENTS_MAX or position == len(order):
-                self._cost_ns = max((seconds - call) / max(count, 1) * 1e9, 1.0)
-                self._call_seconds = call
-                return position, self._cost_ns, interpreted
-            step *= 4
-
-    def _learn_cost(self, execution: Execution, workload: Workload, probed_ns: float) -> None:
-        """Compare what the probe said with what transactions really took: the first ones run on cold caches."""
-        if workload.transactions == 0 or probed_ns <= 0.0:
-            return
+    def _really_ns(self, execution: Execution, workload: Workload) -> float:
+        """Nanoseconds that a transaction's function really took."""
+        if workload.transactions == 0:
+            return workload.cost_ns
         if execution.strategy == "serial":
-            really_ns = execution.seconds["execute"] / workload.transactions * 1e9
-        elif execution.strategy == "families":
+            return execution.seconds["execute"] / workload.transactions * 1e9
+        if execution.strategy == "families":
             share = max(workload.largest, 1 / self.workers.count)
-            really_ns = execution.seconds["execute"] / (workload.transactions * share) * 1e9
-        elif "operation us" in execution.properties:
+            return execution.seconds["execute"] / (workload.transactions * share) * 1e9
+        if "operation us" in execution.properties:
             per_transaction = execution.properties["operations"] / max(execution.properties["transactions"], 1)
-            really_ns = execution.properties["operation us"] * 1e3 * per_transaction
-        else:
-            return
-        ratio = min(max(really_ns / probed_ns, 0.1), 2.0)
-        self._probe_bias += LEARNING * (ratio - self._probe_bias)
-
-    def _timed_run(self, batch: Batch, order: Array, start: int, stop: int) -> tuple[float, int]:
-        began = time.perf_counter()
-        interpreted = self.serial.run(batch, order, start, stop)
-        return time.perf_counter() - began, interpreted
+            return execution.properties["operation us"] * 1e3 * per_transaction
+        return workload.cost_ns
 
     def _operations(self, batch: Batch) -> float:
         """Operations per transaction if all that can be split are split."""
@@ -450,6 +452,9 @@ class Runner:
             self._cost_us = ticks / ticks_per_second() * 1e6
         if run.plan.transactions:
             self._abort_ratio = float(np.count_nonzero(run.progress.failure)) / run.plan.transactions
+        stoppable = self._abort_ratio * (run.plan.operations - run.plan.transactions)
+        if samples >= SPARED_SAMPLES and stoppable > run.plan.operations * SPARED_SHARE:
+            self._spared = min(max((run.plan.operations - samples * SAMPLE) / stoppable, 0.0), 1.0)
         run.properties |= {"operation us": self._cost_us, "abort ratio": self._abort_ratio}
 
     def _may_speculate(self, batch: Batch) -> bool:

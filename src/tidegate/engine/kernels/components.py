@@ -14,6 +14,8 @@ exchange, or tried again from the new root.
 
 from __future__ import annotations
 
+import numpy as np
+
 from tidegate.engine.kernels.graph import rows_of
 from tidegate.foundation.atomics import compare_exchange, load, peek
 from tidegate.foundation.jit import generated, kernel
@@ -154,26 +156,35 @@ def forget_families(shapes, events, begin, end, all_written, parent_out, written
 
 
 @kernel
-def bundle(weight, left_out, limit, bundle_out):  # type: ignore[no-untyped-def]
-    """Put small families together until a bundle weighs `limit`; returns how many bundles there are.
+def bundle(weight, left_out, parts, least, bundle_out):  # type: ignore[no-untyped-def]
+    """Put small families together; returns how many bundles there are.
 
-    A large family is a bundle of its own; the one that is `left_out` gets -1.
+    A bundle weighs about one part in so many of what is not in a bundle yet, and `least` or more: they become smaller
+    towards the end, where nobody could share a large one. A family that weighs as much is a bundle of its own; the
+    one that is `left_out` gets -1.
     """
-    bundles, filled = 0, limit
+    remaining = np.int64(0)
+    for family in range(weight.shape[0]):
+        if family != left_out:
+            remaining += weight[family]
+    bundles, filled, limit = 0, np.int64(0), np.int64(0)
     open_bundle = -1
     for family in range(weight.shape[0]):
         if family == left_out:
             bundle_out[family] = -1
-        elif weight[family] >= limit:
+            continue
+        if weight[family] >= max(remaining // parts, least):
             bundle_out[family] = bundles
             bundles += 1
         else:
             if filled >= limit:
+                limit = max(remaining // parts, least)
                 open_bundle = bundles
                 bundles += 1
-                filled = 0
+                filled = np.int64(0)
             bundle_out[family] = open_bundle
             filled += weight[family]
+        remaining -= weight[family]
     return bundles
 
 

@@ -1,10 +1,11 @@
-"""Kernels of dataflow graphs: rows by keys that are known only now, and which rows a group wrote."""
+"""Kernels of dataflow graphs: rows by keys that are known only now, which rows a group wrote, and when."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tidegate.engine.kernels.index import add, find
+from tidegate.foundation.atomics import ticks
 from tidegate.foundation.jit import kernel
 
 
@@ -28,3 +29,9 @@ def touch(slots, count, marks, touched, touched_count):  # type: ignore[no-untyp
             marks[slot] = True
             touched[touched_count[0]] = slot
             touched_count[0] += 1
+
+
+@kernel
+def tick():  # type: ignore[no-untyped-def]
+    """When something happened: what is later, on whatever worker, has a larger number."""
+    return ticks()

@@ -30,7 +30,7 @@ RUNNING = 0
 ESCAPED = 1
 INTERRUPTED = 2
 
-SAMPLE = 16  # every so many operations one is timed
+SAMPLE = 17  # every so many operations one is timed: a prime, so that all parts of a transaction get their turn
 
 
 class Progress(NamedTuple):

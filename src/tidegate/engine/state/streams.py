@@ -22,7 +22,9 @@ class StreamState:
 
     def __init__(self, layout: StreamLayout, output: bool) -> None:
         self.layout, self.output = layout, output
-        self.count = np.zeros(1, np.int64)
+        self.span = np.zeros(2, np.int64)
+        """Where the round at hand begins, and how many tuples there are."""
+        self.count = self.span[1:]
         self.batches = np.empty(SMALLEST, np.int64)
         self.columns = {
             (field.name, part): np.empty(SMALLEST, DTYPES[kind])
@@ -53,7 +55,7 @@ class StreamState:
 
     def clear(self) -> None:
         """Forget all tuples."""
-        self.count[0] = 0
+        self.span[:] = 0
 
     def table(self, strings: StringPool) -> pa.Table:
         """The tuples as Arrow, each with the number of its round."""

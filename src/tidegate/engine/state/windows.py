@@ -255,7 +255,7 @@ class Windows:
             for position in _string_columns(layout)
         ]
 
-    def renumber_strings(self, numbers: Array) -> None:
+    def renumber(self, numbers: Array) -> None:
         """String number n is number `numbers[n]` from now on."""
         for number, layout in enumerate(self.layouts):
             positions = _string_columns(layout)

@@ -1,0 +1,100 @@
+"""Finds the stages of a program's graphs: parts that share nothing but streams, and so can run side by side.
+
+Two groups belong to the same stage if the order of their executions could be seen in anything but a stream:
+
+    a table that both touch                      rows
+    a border stream that both take in            the outcome of its events
+    a stream that both emit into                 the order of its tuples
+    a way from one to the other and back         each would have to wait for the other
+
+Everything else may go ahead: while a stage runs round 7, the stage behind it may run round 5, and each of them
+still sees its rows, its windows and its batches in exactly the order in which one worker would have run all.
+
+    orders ──> check (Stock) ──> packed ──> invoice (Account)        two stages: they have no table in common
+    orders ──> check (Stock) ──> packed ──> restock (Stock)          one
+
+A plain transaction belongs to the stage whose tables it touches; it joins stages if it touches those of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.operations.flow import FlowsPlan, StagePlan
+from tidegate.operations.plan import TransactionPlan
+
+
+def find_stages(flows: FlowsPlan, plans: Sequence[TransactionPlan]) -> tuple[StagePlan, ...]:
+    """The stages, each behind those that it takes streams from."""
+    groups = [group for flow in flows.flows for group in flow.groups]
+    streaming = {member.transaction for member in flows.members}
+    plain = [number for number in range(len(plans)) if number not in streaming]
+    shared: dict[tuple[str, object], list[int]] = {}
+    emitters: dict[int, int] = {}
+    for number, group in enumerate(groups):
+        for member in (flows.members[m] for m in group.members):
+            for table in plans[member.transaction].tables:
+                shared.setdefault(("table", table.name), []).append(number)
+            if member.border:
+                shared.setdefault(("border", member.stream), []).append(number)
+        for stream in group.emits:
+            shared.setdefault(("stream", stream), []).append(number)
+            emitters[stream] = number
+    for place, transaction in enumerate(plain):
+        for table in plans[transaction].tables:
+            shared.setdefault(("table", table.name), []).append(len(groups) + place)
+    edges = {
+        (emitters[member.stream], number)
+        for number, group in enumerate(groups)
+        for member in (flows.members[m] for m in group.members)
+        if member.stream in emitters
+    }
+    stage_of = _joined(len(groups) + len(plain), list(shared.values()), edges)
+    found = []
+    for stage in _in_order(stage_of, edges):
+        own = tuple(number for number in range(len(groups)) if stage_of[number] == stage)
+        consumed = {flows.members[m].stream for number in own for m in groups[number].members}
+        takes = tuple(sorted(s for s in consumed if s in emitters and stage_of[emitters[s]] != stage))
+        transactions = tuple(t for place, t in enumerate(plain) if stage_of[len(groups) + place] == stage)
+        found.append(StagePlan(own, transactions, takes))
+    return tuple(found)
+
+
+def _joined(count: int, shared: list[list[int]], edges: set[tuple[int, int]]) -> list[int]:
+    """For each unit the smallest unit of its stage."""
+    stage_of = list(range(count))
+
+    def join(units: Sequence[int]) -> None:
+        stages = {stage_of[unit] for unit in units}
+        stage_of[:] = [min(stages) if stage in stages else stage for stage in stage_of]
+
+    for units in shared:
+        join(units)
+    while (cycle := _there_and_back(stage_of, edges)) is not None:
+        join(cycle)
+    return stage_of
+
+
+def _there_and_back(stage_of: list[int], edges: set[tuple[int, int]]) -> tuple[int, int] | None:
+    """Two stages each of which is behind the other."""
+    behind = {(stage_of[first], stage_of[second]) for first, second in edges if stage_of[first] != stage_of[second]}
+    while True:
+        further = {(a, d) for a, b in behind for c, d in behind if b == c} - behind
+        if not further:
+            break
+        behind |= further
+    return next(((a, b) for a, b in sorted(behind) if a != b and (b, a) in behind), None)
+
+
+def _in_order(stage_of: list[int], edges: set[tuple[int, int]]) -> list[int]:
+    """The stages, each behind those that precede it."""
+    waiting = sorted(set(stage_of))
+    ordered: list[int] = []
+    while waiting:
+        for stage in waiting:
+            before = {stage_of[first] for first, second in edges if stage_of[second] == stage} - {stage}
+            if before <= set(ordered):
+                ordered.append(stage)
+                waiting.remove(stage)
+                break
+    return ordered

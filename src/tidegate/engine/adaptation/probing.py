@@ -1,0 +1,72 @@
+"""What a transaction's function costs: the first events of a batch are run, and timed.
+
+A clock sees a call, and a call takes time besides the functions in it. So a probe is as long as it must be:
+
+    run  16 events   the call took 2 us, the run 5 us    too short to tell
+    run  64 events   the run took 90 us                  90 - 2 us in 64 events: 1.4 us each
+
+The first events of a batch run on cold caches. What the whole batch took afterwards says how far off they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.engine.adaptation.model import LEARNING
+
+PROBE_EVENTS, PROBE_EVENTS_MAX = 16, 1024
+PROBE_CALLS = 8
+"""A probe is long enough when it took so many times what the call alone takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a probe found."""
+
+    events: int
+    """How many events were run."""
+    cost_ns: float
+    """Nanoseconds of each, as the batches before say that a probe is to be read."""
+    interpreted: int
+    """How many of them plain Python ran."""
+
+
+@dataclass(slots=True)
+class Prober:
+    """Probes batches, and remembers what is needed to make short probes good ones."""
+
+    _clock: Callable[[], float] = time.perf_counter
+    _call_seconds: float = 0.0
+    _cost_ns: float = 0.0
+    _bias: float = 1.0
+
+    def probe(self, run: Callable[[int, int], int], events: int) -> Probe:
+        """Run events from the first on; `run` takes a range of them and says how many plain Python ran."""
+        call, step = self._call_seconds, PROBE_EVENTS
+        if call == 0.0:
+            run(0, 0)  # the first call loads the program
+            call = self._timed(run, 0, 0)[0]
+        elif self._cost_ns > 0.0:
+            step = int(min(max(PROBE_CALLS * call / self._cost_ns * 1e9, PROBE_EVENTS), PROBE_EVENTS_MAX))
+        position, interpreted = 0, 0
+        while True:
+            stop = min(position + step, events)
+            seconds, found = self._timed(run, position, stop)
+            count, position, interpreted = stop - position, stop, interpreted + found
+            if seconds > PROBE_CALLS / 2 * call or step >= PROBE_EVENTS_MAX or position == events:
+                self._cost_ns = max((seconds - call) / max(count, 1) * 1e9, 1.0)
+                self._call_seconds = call
+                return Probe(position, self._cost_ns * self._bias, interpreted)
+            step *= 4
+
+    def learn(self, really_ns: float) -> None:
+        """Compare what the last probe said with what the functions of its batch really took."""
+        ratio = min(max(really_ns / self._cost_ns, 0.1), 2.0)
+        self._bias += LEARNING * (ratio - self._bias)
+
+    def _timed(self, run: Callable[[int, int], int], start: int, stop: int) -> tuple[float, int]:
+        began = self._clock()
+        interpreted = run(start, stop)
+        return self._clock() - began, interpreted

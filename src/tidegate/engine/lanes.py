@@ -1,0 +1,213 @@
+"""Who goes through the events of a batch: one lane for all stages, or a lane for each, side by side.
+
+A lane is one walk over all events in order. It forms the atomic batches and counts the rounds, and runs those groups
+and plain transactions that are its own. Walked by several lanes, the same events give the same rounds to each, so
+lanes agree on rounds without a word. What goes from one to another are tuples: the lane that emits them notes where
+each round ends, and the lane that takes them may go as far as that.
+
+    events      0 ........ 512 ........ 1024 ........ 1536            pieces of a batch
+    check           done         done        runs
+    invoice         done         runs                                 takes what check emitted in that piece
+
+`Pipeline` hands out the pieces: a lane may walk through one when it has walked through those before it, and all lanes
+that it takes streams from have walked through this one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.engine.kernels.flows import tick
+from tidegate.operations.flow import (
+    ALONE,
+    GIVES,
+    GROUP,
+    LOGGED,
+    NOTHING,
+    POSITION,
+    RECORD,
+    ROUNDS,
+    TAKES,
+    FlowsPlan,
+)
+
+Array = npt.NDArray[Any]
+SMALLEST = 64
+
+
+class Lane:
+    """Where one walk stands. `stage` is the number of the stage whose groups it runs; None for all of them."""
+
+    def __init__(self, flows: FlowsPlan, transactions: int, stage: int | None) -> None:
+        self.flows, self.stage = flows, stage
+        self.control = np.zeros(ROUNDS + len(flows.flows), np.int64)
+        self.control[GROUP] = -1
+        self.log = np.zeros((SMALLEST, 6), np.int64)
+        self.steps: list[tuple[int, ...]] = []
+        """What it ran, for a history: member, round, group, committed, tuples, when."""
+        self.open: dict[str, Array] = {}
+        self.spans: dict[int, Array] = {}
+        """Where the round at hand lies in streams of other stages."""
+        groups = sum(len(flow.groups) for flow in flows.flows)
+        self.mine = np.ones(groups + transactions, np.bool_)
+        self.roles = np.full(len(flows.streams), ALONE, np.int64)
+        self.rounds_before = np.zeros(len(flows.flows), np.int64)
+        self.seconds = 0.0
+        self.environment: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
+        if stage is not None:
+            self._take_part(flows, groups, stage)
+
+    def _take_part(self, flows: FlowsPlan, groups: int, stage: int) -> None:
+        own = flows.stages[stage]
+        self.mine[:] = False
+        self.mine[list(own.groups)] = True
+        self.mine[[groups + transaction for transaction in own.transactions]] = True
+        emitted = {stream for group in own.groups for stream in flows.group(group).emits}
+        for stream in flows.crossing:
+            self.roles[stream] = GIVES if stream in emitted else TAKES if stream in own.takes else NOTHING
+        self.spans = {stream: np.zeros(2, np.int64) for stream in flows.crossing if stream not in emitted}
+
+    def begin(self, events: int, rounds: Array, record: bool) -> None:
+        """Stand before the first event of a batch; `rounds` are the numbers of the last rounds of each graph."""
+        self.control[POSITION], self.control[GROUP], self.control[RECORD] = 0, -1, record
+        self.control[ROUNDS:] = self.rounds_before[:] = rounds
+        for number in (border for flow in self.flows.flows for border in flow.borders):
+            self.open[f"open_{number}"] = np.zeros(1, np.int64)
+            self.open[f"opened_{number}"] = np.empty(events + 1, np.int64)
+        self.seconds = 0.0
+        self.environment = None
+
+    @property
+    def rounds(self) -> Array:
+        """The number of the last round of each graph."""
+        return self.control[ROUNDS:]
+
+    def opened(self, stream: int) -> Array:
+        """The events of the open batch of a border stream."""
+        return self.open[f"opened_{stream}"][: self.open[f"open_{stream}"][0]]
+
+    # --- history -------------------------------------------------------------------------------------------
+
+    def log_step(self, member: int, batch: int, group: int, committed: bool, tuples: int) -> None:
+        """Note a step that plain Python ran."""
+        if self.control[RECORD]:
+            self.collect()
+            self.steps.append((member, batch, group, int(committed), tuples, int(tick())))
+
+    def collect(self) -> None:
+        """Take over what machine code has noted."""
+        self.steps += [tuple(step) for step in self.log[: self.control[LOGGED]].tolist()]
+        self.control[LOGGED] = 0
+
+    def make_room_for_steps(self) -> None:
+        """The log is full."""
+        if not self.control[LOGGED]:
+            self.log = np.zeros((2 * len(self.log), 6), np.int64)
+        self.collect()
+
+
+class Pipeline:
+    """Hands out the pieces of a batch to workers: `run(stage, piece)` is called once for each, when it may be."""
+
+    def __init__(self, flows: FlowsPlan, pieces: int, run: Callable[[int, int], None]) -> None:
+        self._run, self._pieces = run, pieces
+        self._before = [sorted(_givers(flows, stage)) for stage in range(len(flows.stages))]
+        self._done = [0] * len(flows.stages)
+        self._busy = [False] * len(flows.stages)
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def work(self, worker: int) -> None:
+        """Take pieces until there are none."""
+        while (stage := self._next()) is not None:
+            try:
+                self._run(stage, self._done[stage])
+            except BaseException:
+                self.stop()
+                raise
+            with self._changed:
+                self._done[stage] += 1
+                self._busy[stage] = False
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _next(self) -> int | None:
+        """The stage that is to go on: of those that may, the one that is behind most. None when all is done."""
+        with self._changed:
+            while not self._stopped and min(self._done) < self._pieces:
+                ready = [stage for stage in range(len(self._done)) if self._may_go_on(stage)]
+                if ready:
+                    chosen = min(ready, key=lambda stage: self._done[stage])
+                    self._busy[chosen] = True
+                    return chosen
+                self._changed.wait()
+            return None
+
+    def _may_go_on(self, stage: int) -> bool:
+        done = self._done[stage]
+        return not self._busy[stage] and done < self._pieces and all(self._done[b] > done for b in self._before[stage])
+
+
+def _givers(flows: FlowsPlan, stage: int) -> set[int]:
+    """The stages that a stage takes streams from."""
+    takes = set(flows.stages[stage].takes)
+    return {
+        number
+        for number, other in enumerate(flows.stages)
+        if any(takes & set(flows.group(group).emits) for group in other.groups)
+    }
+
+
+class Choice:
+    """Whether a batch is walked through by one lane or by one for each stage: by what either took before.
+
+    Both are tried twice, for the first time also loads code; then the faster is taken, and the other is tried again
+    now and then.
+    """
+
+    AGAIN = 32
+    LEARNING = 0.5
+
+    def __init__(self) -> None:
+        self._ns = {True: 0.0, False: 0.0}
+        self._tried = {True: 0, False: 0}
+        self._since = 0
+
+    def staged(self) -> bool:
+        """Whether the next batch is for several lanes."""
+        if min(self._tried.values()) < 2:
+            return self._tried[True] <= self._tried[False]
+        self._since += 1
+        better = self._ns[True] < self._ns[False]
+        if self._since < self.AGAIN:
+            return better
+        self._since = 0
+        return not better
+
+    def learn(self, staged: bool, events: int, seconds: float) -> None:
+        """What a batch took."""
+        ns = seconds / max(events, 1) * 1e9
+        self._tried[staged] += 1
+        before = self._ns[staged] if self._tried[staged] > 2 else ns
+        self._ns[staged] = before + self.LEARNING * (ns - before)
+
+    @property
+    def why(self) -> str:
+        """The numbers behind it."""
+        return f"{self._ns[True]:.0f} ns an event side by side, {self._ns[False]:.0f} ns one after the other"
+
+
+def pieces_of(events: int, count: int, least: int) -> Sequence[int]:
+    """Where the pieces of a batch end: about `count` of them, none but the last shorter than `least`."""
+    size = max(least, -(-events // count))
+    return [*range(size, events, size), events]
