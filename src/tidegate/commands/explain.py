@@ -267,6 +267,7 @@ def graph_as_data(graph: Dataflow) -> dict[str, Any]:
         "borders": [stream.name for stream in graph.borders],
         "groups": [list(group) for group in graph.groups],
         "edges": sorted(graph.edges),
+        "stages": [sorted(stage) for stage in stages_of(graph)],
     }
 
 
@@ -309,7 +310,27 @@ def _drawn(graph: Dataflow) -> RenderableType:
     outputs = sorted({stream.name for member in graph.transactions for stream in member.emits} - _consumed(graph))
     if outputs:
         parts.append(Text(f"outputs, taken with engine.take(): {', '.join(outputs)}"))
+    parts.append(_stages(graph))
     return Group(*parts, "")
+
+
+def stages_of(graph: Dataflow) -> list[list[str]]:
+    """The transactions of each stage: what shares no table can run side by side."""
+    from tidegate.compiler.program import build_program
+
+    plan = build_program([graph]).plan
+    assert plan.flows is not None
+    groups = [[plan.flows.group(number) for number in stage.groups] for stage in plan.flows.stages]
+    members = [[plan.flows.members[m].transaction for group in own for m in group.members] for own in groups]
+    return [[plan.transactions[number].name for number in own] for own in members]
+
+
+def _stages(graph: Dataflow) -> Text:
+    stages = stages_of(graph)
+    if len(stages) == 1:
+        return Text("one stage: by shared tables or streams, all of it runs in one order")
+    shown = "  |  ".join(", ".join(stage) for stage in stages)
+    return Text(f"{len(stages)} stages that share no table, so that workers can run them side by side: {shown}")
 
 
 def _consumed(graph: Dataflow) -> set[str]:
