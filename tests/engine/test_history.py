@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
+from tidegate.engine import core
 from tidegate.foundation.jit import uncompiled
 from tidegate.testing import PlainProgram
 
@@ -183,3 +184,67 @@ class TestRefusals:
             tg.history(Sensor(1), last=3)
         with tg.remembering(lambda row, last: [row, last]):
             assert tg.history(Sensor(1), last=3) == [Sensor(1), 3]
+
+
+@tg.table(key="name")
+class Device:
+    name: str
+    state: str = "off"
+
+
+@tg.transaction(time="ts")
+def switch(device: Device, ts: int, state: str) -> None:
+    device.state = state
+
+
+@tg.transaction(time="ts")
+def scrap(device: Device, ts: int) -> None:
+    tg.delete(device)
+
+
+@tg.transaction(time="ts")
+def was(device: Device, ts: int, state: str) -> int:
+    """How often it was in a state in the last 100 units, and 1000 for each time that it was gone."""
+    found = 0
+    for old in tg.history(device, last=100):
+        if old.exists and old.state == state:
+            found += 1
+        if not old.exists:
+            found += 1000
+    return found
+
+
+class TestStrings:
+    """Strings that only earlier states hold, or the keys of rows that are gone, outlive a collection."""
+
+    def test_states_keep_their_strings_when_others_are_collected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(core, "STRINGS_KEPT", -(10**9))
+        with uncompiled(), tg.Engine([switch, scrap, was]) as engine:
+            engine.execute(switch, device="pump", ts=1, state="on")
+            engine.execute(switch, device="pump", ts=2, state="idle")
+            engine.execute(switch, device="valve", ts=3, state="on")
+            for number in range(50):
+                assert engine.execute(was, device="pump", ts=4, state=f"never {number}").result == 0
+            assert engine.execute(was, device="pump", ts=4, state="on").result == 1
+            assert engine.execute(was, device="pump", ts=4, state="idle").result == 1
+            assert len(engine._core.strings) < 12
+
+    def test_a_row_that_is_gone_keeps_its_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(core, "STRINGS_KEPT", -(10**9))
+        with uncompiled(), tg.Engine([switch, scrap, was]) as engine:
+            names = ["was", "switch", "switch", "scrap"]  # the first device's string is dropped: the others' move up
+            devices, states = ["first", "pump", "valve", "pump"], ["x", "on", "idle", ""]
+            engine.run(pa.table({"transaction": names, "device": devices, "ts": [0, 1, 1, 2], "state": states}))
+            for ts in range(3, 6):
+                assert engine.execute(was, device="pump", ts=ts, state="on").result == 1001
+                assert engine.execute(was, device="valve", ts=ts, state="idle").result == 1
+            engine.execute(switch, device="pump", ts=6, state="idle")
+            assert engine.execute(was, device="pump", ts=7, state="idle").result == 1001
+            assert [row["name"] for row in engine.scan(Device).to_pylist()] == ["pump", "valve"]
+
+    def test_strings_are_collected_in_programs_that_remember(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(core, "STRINGS_KEPT", 16)
+        with uncompiled(), tg.Engine([switch, scrap, was]) as engine:
+            for number in range(400):
+                engine.execute(switch, device="pump", ts=number, state=f"state {number}")
+            assert len(engine._core.strings) < 2 * 101 + 2 * 16 + 10

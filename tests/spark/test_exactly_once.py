@@ -26,8 +26,10 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+import tidegate as tg
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.storage import open_storage
+from tidegate.spark import await_outcome
 
 from .ledgers import Books, Event, Inbox, balances, move, put, written
 
@@ -124,6 +126,8 @@ class KilledLedger:
         assert found == self.books.outcomes
         assert len(found) == self.batches * BATCH_EVENTS
         assert balances(spark, self.folder / "state") == self.books.balances
+        for event, outcome in self.books.outcomes.items():  # and whoever asks for an event by its id finds the same
+            assert await_outcome(self.folder / "state", event, timeout=0) == tg.Outcome(*outcome)
         # Spark may put two files into the batch after a crash, never one file into two batches.
         infos = VersionStore(open_storage(str(self.folder / "state"))).infos()
         assert all(earlier.batch < later.batch for earlier, later in itertools.pairwise(infos))

@@ -1,9 +1,9 @@
 """Runs a random dataflow program through the engine and compares every bit with the model.
 
 The model and the engine take the same events in the same calls. After each call these are equal: the events that were
-decided, with all their columns, in the order of decision; their outcomes; every table; the visible rows of every
-window; the events that wait; now and then what was emitted into the outputs; the history. Cut into other calls, the
-same events give the same, so the model needs no second opinion about cuts.
+decided, with all their columns, in the order of decision; their outcomes; every table; the earlier states of rows;
+the visible rows of every window; the events that wait; now and then what was emitted into the outputs; the history.
+Cut into other calls, the same events give the same, so the model needs no second opinion about cuts.
 
     whole      all events in one call
     cuts       cut at random places, empty calls as well
@@ -13,9 +13,12 @@ same events give the same, so the model needs no second opinion about cuts.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import tidegate as tg
@@ -42,7 +45,7 @@ class Calls:
 def check_graphs(case: GraphCase, calls: Calls, choices: Choices) -> Model:
     """Raises Mismatch where the engine differs from the model, which is returned."""
     names = declared(case.source)
-    model = model_of(names)
+    model = model_of(names, case.keeps)
     with imported(case.source) as module:
         items = [getattr(module, name) for name in case.names]
         with tg.Engine(items, strategy=calls.strategy, workers=calls.workers, record=True) as engine:
@@ -57,6 +60,7 @@ def check_graphs(case: GraphCase, calls: Calls, choices: Choices) -> Model:
                 run = _execute if calls.cutting == "single" and is_plain(case, case.events[start]) else _run
                 run(engine, model, module, case, range(start, stop), form, calls.cutting == "ordered")
                 _compare_state(engine, model, module, names, case, f"after event {stop - 1}")
+                _compare_earlier_states(engine, model, f"after event {stop - 1}")
                 if choices.chance(30):
                     _compare_outputs(engine, model, module, names, case)
             _compare_outputs(engine, model, module, names, case)
@@ -150,6 +154,43 @@ def _compare_state(engine: Any, model: Model, module: Any, names: dict[str, Any]
         for stream in graph.borders:
             wanted = model.waiting(names[stream.name])
             _compare(f"waiting in {stream.name} {when}", wanted, engine.scan(getattr(module, stream.name)))
+
+
+def _compare_earlier_states(engine: Any, model: Model, when: str) -> None:
+    """What each row was, as long as somebody may ask for it, the newest first; nobody has to ask."""
+    for name, keep in model.keeps.items():
+        history, strings = engine._core.flows.histories[name], engine._core.strings
+        table = pa.table({field: _texts(values, kind, strings) for field, values, kind in _columns_of(history)})
+        got = [row for row in table.to_pylist() if row["time"] + keep > int(history.state[2])]
+        states = model.state.states[name]
+        latest = max((state.time for state in states), default=0)
+        keys = model.tables[name]._key
+        wanted = [
+            {**dict(zip(keys, s.key, strict=True)), **s.fields, "time": s.time, "exists": s.exists}
+            for s in states
+            if s.time + keep > latest
+        ]
+        by_key = [sorted(rows, key=lambda row: [row[part] for part in keys]) for rows in (wanted, got)]
+        for want, have in itertools.zip_longest(*by_key):
+            if bits(have) != bits(want):
+                raise Mismatch(f"earlier states of {name} {when}", *by_key)
+
+
+def _columns_of(history: Any) -> Iterator[tuple[str, Any, str]]:
+    """The fields of all states that a history holds, the oldest first."""
+    places = np.arange(history.state[0], history.state[1]) & (len(history.time) - 1)
+    layout = history.table.layout
+    for position, column in enumerate(layout.key_columns):
+        words = history.table.keys[history.slots[places], position]
+        yield column.name, words.view(np.float64) if column.kind.value == "float" else words, column.kind.value
+    for column in layout.value_columns:
+        yield column.name, history.columns[column.name][places], column.kind.value
+    yield "time", history.time[places], "int"
+    yield "exists", history.exists[places], "bool"
+
+
+def _texts(values: Any, kind: str, strings: Any) -> Any:
+    return strings.texts(values) if kind == "str" else values
 
 
 def _compare_outputs(engine: Any, model: Model, module: Any, names: dict[str, Any], case: GraphCase) -> None:

@@ -44,6 +44,10 @@ class Procedure:
     on: Stream | Window | None = None
     emits: tuple[Stream, ...] = ()
     is_trigger: bool = False
+    time: str = ""
+    """The parameter that carries its own time, if it says one."""
+    looks_up: tuple[type, ...] = ()
+    """The tables that its text names: those whose rows it may look up."""
 
     @property
     def stream(self) -> Stream | None:

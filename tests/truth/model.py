@@ -11,6 +11,7 @@ it is copied; if anything in the group fails, the copy becomes the state again:
                                            the member's windows take the tuple; one that slides starts its triggers
                                            the body
                                    keep or put the copy back
+    keep                           a row that differs from the copy has one more earlier state
 
 Invariant: between two groups nothing of an aborted group can be found anywhere, because what it changed was thrown
 away as a whole. What it does not do: speed, Arrow, several orders of execution. `stand_in` makes the plain data from
@@ -120,6 +121,23 @@ class Content:
         return slides
 
 
+class Earlier(NamedTuple):
+    """A state that a row came to have: when, whether it exists in it, and its fields."""
+
+    key: Key
+    time: int
+    exists: bool
+    fields: Fields
+
+
+class Services(NamedTuple):
+    """What a body may ask while it runs."""
+
+    emit: Callable[[Stream, Fields], None]
+    lookup: Callable[[type[Row], Any], Row]
+    history: Callable[[Row, int], Sequence[Tuple]]
+
+
 class Step(NamedTuple):
     """One procedure in one round, on so many tuples; the one that failed, if one did, is the last of them."""
 
@@ -151,7 +169,10 @@ class State:
     tables: dict[str, dict[Key, Fields]]
     windows: dict[Window, Content]
     outputs: dict[Stream, list[Fields]]
+    states: dict[str, list[Earlier]]
     batches: dict[Stream, list[Fields]] = dataclasses.field(default_factory=dict)
+    changed: dict[tuple[str, Key], int] = dataclasses.field(default_factory=dict)
+    """The rows that the group at hand changed, with the time of who changed them last."""
 
     def copied(self) -> State:
         """A copy of everything down to the values; streams and windows are names here."""
@@ -162,20 +183,21 @@ class Model:
     """Graphs and plain procedures over their tables, run one event after the other."""
 
     def __init__(
-        self, items: Sequence[Graph | Procedure], sink: Callable[[Callable[[Stream, Fields], None]], Any]
+        self, items: Sequence[Graph | Procedure], serving: Callable[[Services], Any], keeps: Mapping[str, int]
     ) -> None:
         self.graphs = [item for item in items if isinstance(item, Graph)]
         self.plain = {item.name: item for item in items if isinstance(item, Procedure)}
-        self.sink = sink
-        procedures = [*self.plain.values(), *(member for graph in self.graphs for member in graph.members)]
-        kinds = [kind for procedure in procedures for _, kind, _ in procedure.parameters]
-        self.tables: dict[str, type[Row]] = {
-            kind.__name__: kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Row)
-        }
+        self.serving, self.keeps = serving, keeps
+        self.procedures = [*self.plain.values(), *(member for graph in self.graphs for member in graph.members)]
+        kinds = [kind for procedure in self.procedures for _, kind, _ in procedure.parameters]
+        tables = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Row)]
+        tables += [table for procedure in self.procedures for table in procedure.looks_up]
+        self.tables: dict[str, type[Row]] = {kind.__name__: kind for kind in tables}
         self.state = State(
             {name: {} for name in self.tables},
             {kind: Content() for kind in kinds if isinstance(kind, Window)},
             {stream: [] for graph in self.graphs for stream in graph.outputs()},
+            {name: [] for name in keeps},
         )
         self.borders = {stream.name: (graph, stream) for graph in self.graphs for stream in graph.borders()}
         self.open: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.borders}
@@ -258,6 +280,7 @@ class Model:
         saved = self.state.copied()
         try:
             outcome = Outcome(True, None, self._call(procedure, event, {}, True))
+            self._remember(saved)
         except Failed as failed:
             self.state = saved
             outcome = Outcome(False, str(failed), None)
@@ -297,6 +320,7 @@ class Model:
                     results[member] = [
                         self._tuple(graph, member, fields, ran) for fields in self.state.batches[member.on]
                     ]
+            self._remember(saved)
         except Failed as failed:
             self.state, reason = saved, str(failed)
         for member, tuples in ran.items():
@@ -339,8 +363,14 @@ class Model:
             else:
                 value = fields[name]
                 arguments.append([fresh(item) for item in value] if is_list else fresh(value))
+        now = fields[procedure.time] if procedure.time else 0
+        services = Services(
+            self._emit,
+            lambda kind, key: self._take(rows, kind, looked_up_key(kind, key)),
+            lambda row, last: self._earlier(row, now, last),
+        )
         try:
-            with self.sink(self._emit):
+            with self.serving(services):
                 result = procedure.function(*arguments)
                 result = stored(result, procedure.returns) if has_result else None
         except Abort as abort:
@@ -348,11 +378,36 @@ class Model:
         except Exception as error:
             raise Failed(type(error).__name__) from error
         for (table, key), row in rows.items():
-            if row.exists:
-                self.state.tables[table][key] = {field: row.__dict__[field] for field in row._defaults}
+            after = {field: row.__dict__[field] for field in row._defaults} if row.exists else None
+            if differs(self.state.tables[table].get(key), after):
+                self.state.changed[table, key] = now
+            if after is not None:
+                self.state.tables[table][key] = after
             else:
                 self.state.tables[table].pop(key, None)
         return result
+
+    def _remember(self, before: State) -> None:
+        """The group commits: each row that is not what it was has a new state, from when it was changed last."""
+        for (table, key), time in self.state.changed.items():
+            after = self.state.tables[table].get(key)
+            if table in self.keeps and differs(before.tables[table].get(key), after):
+                fields = self.tables[table]._defaults if after is None else after
+                self.state.states[table].append(Earlier(key, time, after is not None, dict(fields)))
+        self.state.changed = {}
+
+    def _earlier(self, row: Row, now: int, last: int) -> list[Tuple]:
+        """The states of a row in the last units of time, the newest first, but for those that nobody may ask for."""
+        table = type(row).__name__
+        key = normal(tuple(row.__dict__[part] for part in row._key))
+        states = self.state.states[table]
+        latest = max((state.time for state in states), default=0)
+        assert last <= self.keeps[table]
+        return [
+            Tuple({**{name: fresh(value) for name, value in s.fields.items()}, "time": s.time, "exists": s.exists})
+            for s in reversed(states)
+            if s.key == key and now - last < s.time <= now and s.time > latest - self.keeps[table]
+        ]
 
     def _take(self, rows: dict[tuple[str, Key], Row], kind: type[Row], key: Key) -> Row:
         name = kind.__name__
@@ -366,6 +421,23 @@ class Model:
 
     def _record(self, dataflow: str, name: str, batch: int, group: int, committed: bool, tuples: int) -> None:
         self.history.append(Step(len(self.history), dataflow, name, batch, group, committed, tuples))
+
+
+def differs(before: Fields | None, after: Fields | None) -> bool:
+    """Whether a row is another than it was; None is one that does not exist, and NaN is what it was."""
+    if before is None or after is None:
+        return before is not after
+    pairs = [(before[name], after[name]) for name in after]
+    return any(one != other and (one == one or other == other) for one, other in pairs)
+
+
+def looked_up_key(kind: type[Row], key: Any) -> Key:
+    """The key of a row that a body looks up: it must fit 64 bits and not be NaN."""
+    parts = key if isinstance(key, tuple) else (key,)
+    fitted = tuple(stored(part, kind._fields[name]) for name, part in zip(kind._key, parts, strict=True))
+    if any(part != part for part in fitted):
+        raise Abort(f"NaN key of {kind.__name__}")
+    return normal(fitted)
 
 
 def tuple_of(stream: Stream, event: Mapping[str, Any]) -> Fields:

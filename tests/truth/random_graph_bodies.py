@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .choices import Choices
-from .random_bodies import REASONS, Bodies
+from .random_bodies import REASONS
 from .random_expressions import Scope, TableSpec
+from .random_lookups import LookingBodies, Reach
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class WindowSpec:
     stream: StreamSpec
 
 
-class GraphBodies(Bodies):
+class GraphBodies(LookingBodies):
     """Writes the body of a transaction that may emit, has windows, and aborts as often as it is told to."""
 
     def __init__(
@@ -65,8 +66,9 @@ class GraphBodies(Bodies):
         emits: list[StreamSpec],
         emits_max: int,
         windows: list[tuple[str, WindowSpec]],
+        reach: Reach,
     ) -> None:
-        super().__init__(choices, scope, [], wild, returns)
+        super().__init__(choices, scope, wild, returns, reach)
         self.abort_percent, self.emits, self.emits_left, self.windows = abort_percent, emits, emits_max, windows
         self.statements_left = choices.weighted([(3, 2), (3, 4), (2, 6)])
         self.varying = [name for name, kind in scope.values if kind == "int"]
@@ -74,7 +76,6 @@ class GraphBodies(Bodies):
             for text, kind in window_texts(choices, name, window.stream):
                 scope.values.append((text, kind))
         self.emitted: dict[str, int] = {}
-        self.key_count = 5
 
     def body(self) -> list[str]:
         choose = self.choices
@@ -151,7 +152,7 @@ class GraphBodies(Bodies):
                 return choose.pick(["9223372036854775807", "(-9223372036854775808)", self.integer(1)])
             same = [name for name in self.varying if name == "ts"]
             return same[0] if same and choose.chance(70) else f"{self.integer(1)} % 60"
-        return choose.pick([f"{self.integer(1)} % {self.key_count}", f"{self.integer(1)} % 7 - 1", *self.varying, "1"])
+        return choose.pick([f"{self.integer(1)} % {self.reach.keys}", f"{self.integer(1)} % 7 - 1", *self.varying, "1"])
 
     # Windows.
 

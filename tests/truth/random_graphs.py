@@ -9,8 +9,9 @@ member, whatever is drawn; streams that stay open at the end are outputs:
     s0 ──> m0 ──> s1 ──> m1 ──> s2        s1 is closed by m1, and m2 may be on it too
      └───> m2 ──> s2, s3                  s2 has two producers; s2 and s3 are outputs
 
-The members are listed in any order. Nested groups are drawn last, and kept where the groups still have an order.
-Nothing here runs a program.
+A third of the programs look rows up, a third ask for earlier states of some tables; there all transactions say their
+time, and every stream carries one. The members are listed in any order. Nested groups are drawn last, and kept where
+the groups still have an order. Nothing here runs a program.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 
 from .choices import Choices
 from .graph_data import Graph, Procedure, Stream, Window
-from .random_bodies import Bodies
 from .random_events import KEYS, VALUES
 from .random_expressions import Expressions, Scope, TableSpec
 from .random_graph_bodies import FieldSpec, GraphBodies, StreamSpec, WindowSpec
+from .random_lookups import Reach, helpers_of
 
 HEADER = "import math\n\nimport tidegate as tg\n"
 TUPLES_MAX = 24
@@ -48,6 +49,7 @@ class MemberSpec:
     window: WindowSpec | None = None
     emits: list[StreamSpec] = field(default_factory=list)
     source: str = ""
+    place: int = 0
 
 
 @dataclass
@@ -86,6 +88,11 @@ class GraphCase:
     apart: bool = False
     """Whether neighbours of a graph have tables of their own, so that they can run side by side."""
     interpreted_percent: int = 0
+    looks_up: bool = False
+    remembered: list[TableSpec] = field(default_factory=list)
+    """The tables whose rows' earlier states may be asked for."""
+    keeps: dict[str, int] = field(default_factory=dict)
+    """How far back somebody does ask, by table."""
     drawn: Sequence[int] = ()
 
     @property
@@ -108,13 +115,17 @@ def random_graph_case(choices: Choices, small: bool = False) -> GraphCase:
     case.apart = choices.chance(40)
     for number in range(choices.weighted([(3, 2), (2, 3), (1, 4)] if case.apart else [(3, 1), (3, 2), (1, 3)])):
         _write_table(choices, case, number)
+    case.looks_up = choices.chance(35)
+    if choices.chance(35):
+        case.remembered = [table for table in case.tables if choices.chance(70)] or case.tables[:1]
     size = choices.weighted(
         [(2, 2), (2, 3), (1, 4)] if small else [(2, 2), (3, 3), (3, 4), (2, 5), (2, 6), (1, 7), (1, 8)]
     )
     sizes = [size] if small or size < 3 or not choices.chance(20) else [size - size // 2, size // 2]
-    for number, members in enumerate(sizes):
+    alone = (case.looks_up or case.remembered) and choices.chance(15)
+    for number, members in enumerate(sizes if not alone else []):
         case.graphs.append(_random_graph(choices, case, number, members))
-    for number in range(choices.weighted([(3, 0), (3, 1), (1, 2)])):
+    for number in range(choices.weighted([(3, 0), (3, 1), (1, 2)] if not alone else [(1, 1), (2, 2), (2, 3)])):
         _write_plain(choices, case, number)
     for graph in case.graphs:
         _write_dataflow(choices, case, graph)
@@ -139,6 +150,7 @@ def _write_table(choices: Choices, case: GraphCase, number: int) -> None:
     case.source += f"\n\n@tg.table(key={key})\nclass {table.name}:\n"
     for name, kind, default in fields:
         case.source += f"    {name}: {kind}" + (f" = {default}" if default is not None else "") + "\n"
+    case.source += helpers_of(table)
 
 
 # Graphs.
@@ -152,6 +164,7 @@ def _random_graph(choices: Choices, case: GraphCase, number: int, size: int) -> 
         graph.borders.append(_stream(choices, case, graph, None))
     for place in range(size):
         member = _member(choices, case, graph, place)
+        member.place = place
         _emits(choices, case, graph, member, last=place == size - 1)
         graph.members.append(member)
     used = {member.stream for member in graph.members}
@@ -176,7 +189,7 @@ def _stream(choices: Choices, case: GraphCase, graph: GraphSpec, producer: Membe
     for number in range(choices.between(0 if fields else 1, 2)):
         kind = choices.weighted([(8, "int"), (1, "float"), (1, "bool"), (1, "str")])
         fields.append(FieldSpec(f"v{number}_{kind}", kind))
-    if choices.chance(40):
+    if choices.chance(40) or case.remembered:
         fields.append(FieldSpec("ts", "int", role="time"))
     if producer is None and graph.atomic_batch == "part":
         graph.atomic_batch = f"part_{graph.part_kind}"
@@ -239,7 +252,7 @@ def _parameters(
         fitting = [table for table in own if _kind_of_key(table) == given.kind]
         tables = [given.table] if given.table is not None else fitting
         if given.table is None and (not tables or given.role != "key" or choices.chance(15)):
-            if not choices.chance(15):
+            if not choices.chance(15) or (case.remembered and given.role == "time"):
                 found.append((given, None))
         elif not choices.chance(8):
             found.append((given, choices.pick(tables)))
@@ -300,21 +313,43 @@ def _member_source(choices: Choices, case: GraphCase, graph: GraphSpec, member: 
             scope.values.append((given.name, given.kind))
     is_border = member.stream in graph.borders
     returns = "int" if choices.chance(70 if is_border else 15) and not member.is_trigger else None
+    how = ", compiled=False" if choices.chance(case.interpreted_percent) else ""
+    own = [case.tables[member.place % len(case.tables)]] if case.apart else case.tables
+    reach = _reach(case, own, compiled=not how)
     bodies = GraphBodies(
-        choices, scope, case.wild, returns, case.abort_percent, member.emits, min(room, 5), member.windows
+        choices, scope, case.wild, returns, case.abort_percent, member.emits, min(room, 5), member.windows, reach
     )
-    bodies.key_count = 997 if case.wide else 5
     lines = bodies.body()
+    _keep(case, reach.keeps(lines))
     for stream in member.emits:
         stream.weight += member.stream.weight * bodies.emitted.get(stream.name, 0)
     texts = [f"{given.name}: {table.name if table else given.kind}" for given, table in member.parameters]
     texts += [f"{name}: {window.name or window.text}" for name, window in member.windows]
     on = member.window.name if member.window else member.stream.name
     emits = f", emits=[{', '.join(stream.name for stream in member.emits)}]" if member.emits else ""
-    how = ", compiled=False" if choices.chance(case.interpreted_percent) else ""
+    how += _time(choices, case, member.parameters)
     decorator = f"@tg.{'trigger' if member.is_trigger else 'transaction'}(on={on}{emits}{how})"
     arrow = f" -> {returns}" if returns else ""
     return "\n\n" + "\n".join([decorator, f"def {member.name}({', '.join(texts)}){arrow}:", *lines]) + "\n"
+
+
+def _reach(case: GraphCase, tables: list[TableSpec], compiled: bool) -> Reach:
+    """What a body may look up and remember; plain Python may neither."""
+    looked_up = tables if case.looks_up and compiled else []
+    return Reach(looked_up, case.remembered if compiled else [], keys=997 if case.wide else 5)
+
+
+def _keep(case: GraphCase, asked: dict[str, int]) -> None:
+    for table, last in asked.items():
+        case.keeps[table] = max(last, case.keeps.get(table, 0))
+
+
+def _time(choices: Choices, case: GraphCase, parameters: list[tuple[FieldSpec, TableSpec | None]]) -> str:
+    """Which parameter is a transaction's own time, where the program needs it: mostly that of the events."""
+    if not case.remembered:
+        return ""
+    numbers = [given.name for given, table in parameters if given.kind == "int" and table is None]
+    return f', time="{"ts" if not choices.chance(15) else choices.pick(numbers)}"'
 
 
 def _nest(choices: Choices, graph: GraphSpec) -> None:
@@ -378,12 +413,23 @@ def _write_plain(choices: Choices, case: GraphCase, number: int) -> None:
         else:
             parameters.append((FieldSpec(f"p{position}_{table.name}", "int", table, role="key"), table))
     parameters.append((FieldSpec("p_amount", "int"), None))
-    scope = Scope([("p_amount", "int")], rows=[(given.name, table) for given, table in parameters if table])
-    writer: Bodies = GraphBodies(choices, scope, case.wild, "int", case.abort_percent, [], 0, [])
+    if case.remembered:
+        parameters.append((FieldSpec("ts", "int", role="time"), None))
+    values = [(given.name, given.kind) for given, table in parameters if table is None]
+    scope = Scope(values, rows=[(given.name, table) for given, table in parameters if table])
+    alone = not case.graphs and number == 0
+    compiled = alone or not choices.chance(case.interpreted_percent)
+    reach = _reach(case, case.tables, compiled)
+    writer = GraphBodies(choices, scope, case.wild, "int", case.abort_percent, [], 0, [], reach)
+    if alone:  # a program without graphs that asks for nothing is none of ours
+        writer.look_up() if case.looks_up else writer.write(f"n_seen = {writer.about_history(*scope.rows[0])[0][0]}")
     lines = writer.body()
+    _keep(case, reach.keeps(lines))
     texts = ", ".join(f"{given.name}: {table.name if table else given.kind}" for given, table in parameters)
-    how = "(compiled=False)" if choices.chance(case.interpreted_percent) else ""
-    case.source += "\n\n" + "\n".join([f"@tg.transaction{how}", f"def plain_{number}({texts}) -> int:", *lines]) + "\n"
+    how = "" if compiled else ", compiled=False"
+    how = (how + _time(choices, case, parameters))[2:]
+    decorator = f"@tg.transaction({how})" if how else "@tg.transaction"
+    case.source += "\n\n" + "\n".join([decorator, f"def plain_{number}({texts}) -> int:", *lines]) + "\n"
     case.plain.append((f"plain_{number}", parameters))
 
 

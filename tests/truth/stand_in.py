@@ -3,8 +3,8 @@
     names = declared(source)          names["votes"] is a model.Stream, names["validate"] a model.Procedure, ...
     model = model_of(source)          all graphs and plain procedures of the source, ready to run
 
-Tables, rows, `require`, `abort` and `delete` are the oracle's; streams, windows, triggers, graphs and `emit` are
-here. Nothing of Tidegate is imported: a program runs here before it runs anywhere else.
+Tables, rows, `require`, `abort` and `delete` are the oracle's; streams, windows, triggers, graphs, `emit`, `lookup`
+and `history` are here. Nothing of Tidegate is imported: a program runs here before it runs anywhere else.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import contextlib
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import oracle
 from .graph_data import Graph, Procedure, Stream, Window
-from .model import Fields, Model
+from .model import Model, Services
 
-_sinks: list[Callable[[Stream, Fields], None]] = []
+_services: list[Services] = []
 
 
 def stream(name: str, /, **fields: type) -> Stream:
@@ -42,16 +42,25 @@ def window(
 
 
 def emit(target: Stream, /, **fields: Any) -> None:
-    _sinks[-1](target, fields)
+    _services[-1].emit(target, fields)
+
+
+def lookup(table: type[oracle.Row], key: Any) -> oracle.Row:
+    return _services[-1].lookup(table, key)
+
+
+def history(row: oracle.Row, *, last: int) -> Sequence[Any]:
+    return _services[-1].history(row, last)
 
 
 @contextlib.contextmanager
-def collecting(sink: Callable[[Stream, Fields], None]) -> Iterator[None]:
-    _sinks.append(sink)
+def serving(services: Services) -> Iterator[None]:
+    """While this is open, a body's `emit`, `lookup` and `history` ask these."""
+    _services.append(services)
     try:
         yield
     finally:
-        _sinks.pop()
+        _services.pop()
 
 
 def transaction(
@@ -61,9 +70,10 @@ def transaction(
     on: Stream | Window | None = None,
     emits: Sequence[Stream] = (),
     is_trigger: bool = False,
+    time: str = "",
 ) -> Any:
     if function is None:
-        return lambda given: transaction(given, on=on, emits=emits, is_trigger=is_trigger)
+        return lambda given: transaction(given, on=on, emits=emits, is_trigger=is_trigger, time=time)
     hints = inspect.get_annotations(function, eval_str=True)
     parameters = []
     for name in inspect.signature(function).parameters:
@@ -71,11 +81,23 @@ def transaction(
         is_list = typing.get_origin(kind) is list
         parameters.append((name, typing.get_args(kind)[0] if is_list else kind, is_list))
     returns = oracle.without_none(hints.get("return"))
-    return Procedure(function.__name__, function, tuple(parameters), returns, on, tuple(emits), is_trigger)
+    named = tuple(_tables_in(function))
+    given = (function.__name__, function, tuple(parameters), returns)
+    return Procedure(*given, on, tuple(emits), is_trigger, time, named)
 
 
-def trigger(*, on: Stream | Window, emits: Sequence[Stream] = (), compiled: bool = True) -> Any:
-    return transaction(on=on, emits=emits, is_trigger=True)
+def _tables_in(function: Any) -> Iterator[type]:
+    """The tables that a function's text names, or that of a helper that it calls."""
+    for name in function.__code__.co_names:
+        found = function.__globals__.get(name)
+        if isinstance(found, type) and issubclass(found, oracle.Row):
+            yield found
+        elif isinstance(found, types.FunctionType):
+            yield from _tables_in(found)
+
+
+def trigger(*, on: Stream | Window, emits: Sequence[Stream] = (), compiled: bool = True, time: str = "") -> Any:
+    return transaction(on=on, emits=emits, is_trigger=True, time=time)
 
 
 def dataflow(
@@ -91,7 +113,7 @@ def dataflow(
 
 STAND_IN = types.SimpleNamespace(
     **{**vars(oracle.STAND_IN), "transaction": transaction},
-    stream=stream, window=window, emit=emit, trigger=trigger, dataflow=dataflow,
+    stream=stream, window=window, emit=emit, trigger=trigger, dataflow=dataflow, lookup=lookup, history=history,
 )  # fmt: skip
 
 
@@ -100,9 +122,12 @@ def declared(source: str) -> dict[str, Any]:
     return oracle.declarations(source, "<model>", STAND_IN)
 
 
-def model_of(names: dict[str, Any]) -> Model:
-    """All graphs of a namespace, and all procedures that are on no stream."""
+def model_of(names: dict[str, Any], keeps: Mapping[str, int] | None = None) -> Model:
+    """All graphs of a namespace, and all procedures that are on no stream.
+
+    `keeps` is the largest `last` with which any text of the program asks for the history of a table.
+    """
     items = [
         item for item in names.values() if isinstance(item, Graph) or (isinstance(item, Procedure) and item.on is None)
     ]
-    return Model(items, collecting)
+    return Model(items, serving, keeps or {})

@@ -18,9 +18,10 @@ import pytest
 
 import tidegate as tg
 from tidegate.engine import core, flows, lanes
-from tidegate.engine.state import streams, table, windows
+from tidegate.engine.state import history, streams, table, windows
 from tidegate.foundation.jit import uncompiled
 
+from .asking import Asked
 from .choices import Choices, shrink
 from .comparison import Mismatch
 from .graph_comparison import Calls, check_graphs, explain
@@ -103,6 +104,7 @@ def make_room_scarce(monkeypatch: pytest.MonkeyPatch) -> None:
         (lanes, "SMALLEST", 2),
         (streams, "SMALLEST", 2),
         (table, "SMALLEST", 1),
+        (history, "SMALLEST", 1),
         (windows.Windows.__init__, "__defaults__", (2, 1, 2)),  # lines of its journal, rows of rings, buckets of tables
     ]:
         monkeypatch.setattr(module, name, value)
@@ -147,15 +149,18 @@ def test_compiled_code_equals_the_model_for_an_hour(seeds: range, record_propert
 
 
 def test_generated_programs_do_what_they_should_test() -> None:
-    """Commits and aborts, inside and at the border; rounds that wait; windows that slide; triggers that run."""
+    """Commits and aborts, inside and at the border; rounds that wait; windows that slide; triggers that run; rows that
+    are looked up and written, aliases, rows that are not there; histories that are asked for, empty, long, deleted.
+    """
     seen: collections.Counter[str] = collections.Counter()
     reasons: collections.Counter[str | None] = collections.Counter()
     for seed in range(200):
         case = random_graph_case(Choices(seed))
         names = declared(case.source)
-        model = model_of(names)
+        model = model_of(names, case.keeps)
         for name in model.tables:
             model.load(name, case.loads[name])
+        asked = Asked(model, seen)
         reasons.update(decided.outcome.reason for decided in model.run(case.events))
         for graph in model.graphs:
             triggers = {member.name: member for member in graph.members if member.is_trigger}
@@ -176,6 +181,7 @@ def test_generated_programs_do_what_they_should_test() -> None:
         seen["filled windows"] += sum(bool(content.visible) for content in model.state.windows.values())
         seen["filled outputs"] += sum(bool(rows) for rows in model.state.outputs.values())
         seen["waiting"] += any(model.open.values())
+        asked.count_programs(case)
     total = reasons.total()
     assert 0.5 < reasons[None] / total < 0.9, reasons
     assert reasons["NameError"] + reasons["TypeError"] + reasons["AttributeError"] == 0, reasons
@@ -184,6 +190,12 @@ def test_generated_programs_do_what_they_should_test() -> None:
     assert seen["nested rounds"] > 40 and seen["several borders"] > 15 and seen["several producers"] > 3, seen
     assert seen["filled windows"] > seen["windows"] / 3 > 30, seen
     assert seen["filled outputs"] > 50 and seen["waiting"] > 30, seen
+    assert min(seen["programs that look up"], seen["programs that remember"], seen["programs with both"]) > 15, seen
+    assert seen["programs without graphs"] > 5, seen
+    assert min(seen["lookups"], seen["written lookups"], seen["absent lookups"]) > 200, seen
+    assert min(seen["aborts after lookups"], seen["aliases"]) > 50 and seen["deleted lookups"] > 15, seen
+    assert min(seen["empty histories"], seen["histories"]) > 200 and seen["long histories"] > 30, seen
+    assert min(seen["states of deleted rows"], seen["late states"], seen["states of one time"]) > 10, seen
 
 
 def test_a_seed_gives_the_same_case_again_and_so_do_its_choices() -> None:

@@ -87,9 +87,11 @@ def history(row: Any, *, last: int) -> Sequence[Any]:
     """The states that a row had in the last units of time, the newest first; each has the row's fields and `time`.
 
     A state begins when a transaction commits that changed the row, at that transaction's time: the parameter that
-    `@tg.transaction(time="ts")` names. What is given are states with `now - last < time <= now`, where now is the time
-    of the transaction that asks. Every transaction that writes the table must say its time. States are kept as long as
-    some transaction of the program may ask for them, counted from the latest time seen, and no longer.
+    `@tg.transaction(time="ts")` names. Of several that commit together it is the time of the one that changed the row
+    last, and a row that is what it was before them has no new state. What is given are states with
+    `now - last < time <= now`, where now is the time of the transaction that asks. Every transaction that writes the
+    table must say its time. States are kept as long as some transaction of the program may ask for them, counted from
+    the latest time of a state of the table, and no longer.
     """
     rememberer = _rememberer.get()
     if rememberer is None:

@@ -12,6 +12,7 @@
     leaderboard   a dataflow graph beside a client that calls its procedures one by one
     triggers      chains of procedures: started inside the engine, or from outside
     windows       large windows beside small ones: what a row costs
+    stages        steps of a graph that share no table, side by side
 
 Each command prints its tables, adds JSON lines to a file under `results/`, and ends with exit code 1
 when a bar was missed; strategies, scaling, dynamic, groups, leaderboard and triggers
@@ -52,6 +53,7 @@ for _name, _command in (
     ("leaderboard", streams.leaderboard),
     ("triggers", streams.triggers),
     ("windows", streams.windows),
+    ("stages", streams.stages),
 ):
     app.command(_name)(_command)
 

@@ -1,6 +1,6 @@
-"""`tidegate bench` for dataflow graphs: leaderboard and triggers.
+"""`tidegate bench` for dataflow graphs: leaderboard, triggers, windows and stages.
 
-Both compare the engine's own triggers with a client that calls one procedure after the other and waits.
+The first two compare the engine's own triggers with a client that calls one procedure after the other and waits.
 """
 
 from __future__ import annotations
@@ -100,3 +100,35 @@ def windows(
         inserts, rounds, bar, sizes = 500, 1, None, (10, 100)
     declared = experiments.experiment(sizes, inserts=inserts, seed=seed, rounds=rounds, bar=bar)
     view.finish([view.run(declared, view.file_for(output, "windows", smoke))])
+
+
+def stages(
+    steps: Annotated[int, typer.Option(min=1, help="Steps in the line, each with a table of its own.")] = 2,
+    events: Annotated[int, typer.Option(min=1, help="Tuples in one run, each an atomic batch.")] = 20_000,
+    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work in each step.")] = 2.0,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="all cores")] = None,
+    rounds: Rounds = 7,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """A line of steps that share no table: one after the other, and side by side on several workers.
+
+    Example: `tidegate bench stages --steps 4 --workers 4`
+    """
+    from tidegate.benchmarks import stages as experiments
+    from tidegate.engine.execution.workers import processors
+    from tidegate.workloads.cost import calibrate
+
+    if smoke:
+        events, cost, rounds = 300, 0.1, 1
+    declared = experiments.experiment(
+        steps,
+        events=events,
+        cost_us=cost,
+        pace=calibrate(),
+        workers=workers or processors(),
+        seed=seed,
+        rounds=rounds,
+    )
+    view.finish([view.run(declared, view.file_for(output, "stages", smoke))])

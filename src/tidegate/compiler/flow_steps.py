@@ -38,7 +38,7 @@ from tidegate.operations.plan import (
 )
 
 HEADER = """\
-from tidegate.engine.kernels.flows import slot_of, tick, touch
+from tidegate.engine.kernels.flows import is_forgotten, slot_of, tick, touch
 from tidegate.engine.kernels.windows import (
     undo, window_count, window_distinct, window_frequency, window_insert, window_max, window_min,
     window_sum, window_sum_fits, window_top, window_word,
@@ -98,7 +98,7 @@ class StepWriter:
         for table in self.journalled:
             name = table.name
             columns = [f"j{column_array(name, column.name)}" for column in table.value_columns]
-            journals += [f"jn_{name}", f"jr_{name}", f"jt_{name}", f"je_{name}", *columns]
+            journals += [f"jn_{name}", f"jr_{name}", f"jt_{name}", f"jb_{name}", f"je_{name}", *columns]
             journals += [f"tn_{name}", f"tt_{name}", f"tm_{name}"]
         histories: list[str] = []
         for table in self.tables:
@@ -174,11 +174,13 @@ class StepWriter:
                 passed[f"r_{parameter.name}"] = f"r_{parameter.name}"
             else:
                 passed[f"p_{parameter.name}"] = self._field(member, parameter.name, 0, position)
-        for parameter in plan.parameters:
-            if isinstance(parameter, RowParameter) and parameter.name in plan.written:
-                now = self._field(member, plan.time, 0, position) if plan.time else "0"
-                body += self._push(parameter.table, f"r_{parameter.name}", now)
+        passed["now"] = self._field(member, plan.time, 0, position) if plan.time else ""
         body += self._windows(number, member, plan, position)
+        if plan.time:
+            body += [f"    begin_{name} = jn_{name}[0]" for name in sorted(self._written_tables(member))]
+        for parameter in plan.parameters:  # only now: a trigger may have written the rows, at its own time
+            if isinstance(parameter, RowParameter) and parameter.name in plan.written:
+                body += self._push(parameter.table, f"r_{parameter.name}", passed["now"])
         for window in plan.windows:
             found = self._window_number(member, window.name)
             passed[f"w_{window.name}"] = self._base(found)

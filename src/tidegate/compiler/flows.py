@@ -162,26 +162,39 @@ class FlowWriter(StepWriter):
     def _remember(self, table: TableLayout) -> str:
         """A function that notes the states of the rows that a group changed.
 
-        Entry by entry: the first of a row tells whether it changed, the last one when.
+        A step may have noted a row several times, at last in the middle of its work: its first entry counts, and the
+        others become like it. Then backwards through the journal: the newest entry of a row that is not what the row
+        is now belongs to the step that changed it last, and its time goes to the entries before. And forwards: the
+        oldest entry tells whether the group changed the row at all.
         """
         name = table.name
         columns = [column_array(name, column.name) for column in table.value_columns]
-        changed = [f"je_{name}[m] != e_{name}[slot]"]
-        changed += [f"(j{c}[m] != {c}[slot] and (j{c}[m] == j{c}[m] or {c}[slot] == {c}[slot]))" for c in columns]
+        differs = [f"je_{name}[m] != e_{name}[slot]"]
+        differs += [f"(j{c}[m] != {c}[slot] and (j{c}[m] == j{c}[m] or {c}[slot] == {c}[slot]))" for c in columns]
+        changed = " or ".join(differs)
         body = [
             f"    for m in range(jn_{name}[0]):",
             f"        slot = jr_{name}[m]",
-            f"        if hl_{name}[slot] == 0:",
-            f"            hl_{name}[slot] = m + 1 if {' or '.join(changed)} else -m - 1",
+            f"        first = hl_{name}[slot] - 1",
+            f"        if first >= 0 and jb_{name}[first] == jb_{name}[m]:",
+            *(f"            {array}[m] = {array}[first]" for array in (f"je_{name}", *(f"j{c}" for c in columns))),
             "        else:",
-            f"            hl_{name}[slot] = m + 1 if hl_{name}[slot] > 0 else -m - 1",
+            f"            hl_{name}[slot] = m + 1",
+            f"    for m in range(jn_{name}[0]):",
+            f"        hl_{name}[jr_{name}[m]] = 0",
+            f"    for back in range(jn_{name}[0]):",
+            f"        m = jn_{name}[0] - 1 - back",
+            f"        slot = jr_{name}[m]",
+            f"        if hl_{name}[slot] > 0:",
+            f"            jt_{name}[m] = jt_{name}[hl_{name}[slot] - 1]",
+            f"            hl_{name}[slot] = m + 1",
+            f"        elif {changed}:",
+            f"            hl_{name}[slot] = m + 1",
             f"    for m in range(jn_{name}[0]):",
             f"        slot = jr_{name}[m]",
-            f"        last = hl_{name}[slot]",
-            "        if last != m + 1 and last != -m - 1:",
-            "            continue",
+            f"        oldest = hl_{name}[slot] == m + 1",
             f"        hl_{name}[slot] = 0",
-            "        if last < 0:",
+            f"        if not (oldest and ({changed})):",
             "            continue",
             f"        place = hs_{name}[1] & (ht_{name}.shape[0] - 1)",
             f"        hp_{name}[place] = hh_{name}[slot]",
@@ -194,7 +207,8 @@ class FlowWriter(StepWriter):
             f"        if jt_{name}[m] > hs_{name}[2]:",
             f"            hs_{name}[2] = jt_{name}[m]",
             f"    while hs_{name}[0] < hs_{name}[1]:",
-            f"        if ht_{name}[hs_{name}[0] & (ht_{name}.shape[0] - 1)] > hs_{name}[2] - keep_{name}:",
+            f"        eldest = ht_{name}[hs_{name}[0] & (ht_{name}.shape[0] - 1)]",
+            f"        if not is_forgotten(eldest, hs_{name}[2], keep_{name}):",
             "            break",
             f"        hs_{name}[0] += 1",
             "    return 0",

@@ -168,7 +168,8 @@ class FunctionCompiler(Statements):
             )
         if function in self.unit.compiling:
             self.refuse(node, f"{function.__name__}() calls itself, which cannot be compiled")
-        key = (function, *(term.type for term in arguments))
+        journalled = frozenset(self.unit.lookup_writes)  # what a helper must note of the rows that it looks up
+        key = (function, journalled, *(term.type for term in arguments))
         found = self.unit.helpers.get(key)
         if found is None:
             found = self.unit.helpers[key] = self.compile_helper(function, arguments, node)

@@ -17,7 +17,7 @@ from tidegate.api.table import layout_of
 from tidegate.compiler.calls import Calls
 from tidegate.compiler.expressions import list_parts
 from tidegate.compiler.numbers import INTERPRET
-from tidegate.compiler.types import HistoryOf, Row, StateOf, Term, ValueList, WindowOf, WindowRow, describe
+from tidegate.compiler.types import NUMBERS, HistoryOf, Row, StateOf, Term, ValueList, WindowOf, WindowRow, describe
 from tidegate.compiler.unit import Unit
 from tidegate.operations.flow import (
     JOURNAL_FULL,
@@ -57,12 +57,16 @@ LOOKED_UP = "tg.lookup"
 
 
 def journal_lines(table: TableLayout, row: str, now: str, place: str) -> list[str]:
-    """Code that notes a row as it is, at a place of its table's journal where there is room."""
+    """Code that notes a row as it is, at a place of its table's journal where there is room.
+
+    Where the transaction has a time, that is noted as well, and where in the journal its step began.
+    """
     name = table.name
     columns = [column_array(name, column.name) for column in table.value_columns]
+    timed = [f"jt_{name}[{place}] = {now}", f"jb_{name}[{place}] = begin_{name}"] if now else []
     return [
         f"jr_{name}[{place}] = {row}",
-        f"jt_{name}[{place}] = {now}",
+        *timed,
         f"je_{name}[{place}] = e_{name}[{row}]",
         *(f"j{column}[{place}] = {column}[{row}]" for column in columns),
         f"jn_{name}[0] = {place} + 1",
@@ -92,7 +96,7 @@ class Streaming(Calls):
         name = table.name
         terms = [self.value(part) for part in given]
         for position, (key, term) in enumerate(zip(keys, terms, strict=True)):
-            if key.kind is Kind.FLOAT and term.type is not Kind.STR and isinstance(term.type, Kind):
+            if key.kind is Kind.FLOAT and term.type in NUMBERS:
                 code = self.keep(self.real(term, node).code)
                 with self.block(f"if {code} != {code}:"):
                     self.leave(self.reason(f"NaN key of {name}"))
@@ -117,7 +121,8 @@ class Streaming(Calls):
             self.emit(f"{self.array('control')}[{WHICH}] = number_of_{name}")
             self.leave(str(ROOM - JOURNAL_FULL))
         columns = [column_array(name, column.name) for column in table.value_columns]
-        for array in (f"jt_{name}", f"je_{name}", f"e_{name}", *columns, *(f"j{column}" for column in columns)):
+        timed = (f"jt_{name}", f"jb_{name}", f"begin_{name}") if self.unit.flowing.time else ()
+        for array in (*timed, f"je_{name}", f"e_{name}", *columns, *(f"j{column}" for column in columns)):
             self.array(array)
         for line in journal_lines(table, row, self.now(), place):
             self.emit(line)
@@ -125,8 +130,8 @@ class Streaming(Calls):
     # --- earlier states of rows -----------------------------------------------------------------------------
 
     def now(self) -> str:
-        """Code for the transaction's own time; 0 where it has none."""
-        return f"p_{self.unit.flowing.time}" if self.unit.flowing.time else "0"
+        """Code for the transaction's own time, in its body and in its helpers; nothing where it has none."""
+        return self.array("now") if self.unit.flowing.time else ""
 
     def remember(self, node: ast.Call) -> Term:
         """tg.history(row, last=...)."""
@@ -162,7 +167,8 @@ class Streaming(Calls):
             place = self.keep(f"({link} - 1) & ({times}.shape[0] - 1)")
             self.emit(f"{link} = {before}[{place}]")
             found = self.keep(f"{times}[{place}]")
-            with self.block(f"if {found} > {now} or {found} <= {oldest} or {found} <= {state}[2] - keep_{name}:"):
+            gone = f"is_forgotten({found}, {state}[2], keep_{name})"
+            with self.block(f"if {found} > {now} or {found} <= {oldest} or {gone}:"):
                 self.emit("continue")
             yield Term(place, StateOf(term.type.table))
 

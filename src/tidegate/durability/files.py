@@ -52,7 +52,10 @@ Order = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where one run of rows of one table ("table"), or the order of a batch ("order"), lies in its file."""
+    """Where something lies in its file: rows of a table ("table"), a record ("record"), the order of a batch ("order").
+
+    `table` is the name of the table or of the record.
+    """
 
     kind: str
     table: str
@@ -73,13 +76,17 @@ class Header:
 
 
 def encode(
-    fields: Mapping[str, Any], tables: Sequence[tuple[str, pa.Table]], order: Order | None = None
+    fields: Mapping[str, Any],
+    tables: Sequence[tuple[str, pa.Table]],
+    order: Order | None = None,
+    records: Sequence[tuple[str, pa.Table]] = (),
 ) -> tuple[Header, Iterator[Bytes]]:
     """The header and the parts of a file, each part made when it is asked for.
 
     A name may occur several times in `tables`; its rows are then a table in several sections.
     """
     bodies: list[tuple[str, str, pa.Table | Order]] = [("table", name, table) for name, table in tables]
+    bodies += [("record", name, table) for name, table in records]
     if order is not None:
         bodies.append(("order", "", np.ascontiguousarray(order, dtype="<i8")))
     listing = [[kind, name, len(body), _section_size(body)] for kind, name, body in bodies]
@@ -152,8 +159,13 @@ def read_sections(storage: Storage, name: str, header: Header) -> Iterator[tuple
     file = described(storage, name)
     _require_size(file, header, storage.size(name))
     for section in header.sections:
-        data = storage.read(name, section.offset, section.size)
-        yield section, decode_section(file, header, section, data)
+        yield section, read_section(storage, name, header, section)
+
+
+def read_section(storage: Storage, name: str, header: Header, section: Section) -> pa.Table | Order:
+    """One section of a stored file: the rest of the file is not read."""
+    file = described(storage, name)
+    return decode_section(file, header, section, storage.read(name, section.offset, section.size))
 
 
 def described(storage: Storage, name: str) -> str:
@@ -212,7 +224,9 @@ def _aligned(size: int) -> int:
 
 
 def _described(section: Section) -> str:
-    return f"the rows of table {section.table}" if section.kind == "table" else "the order of the batch"
+    if section.kind == "order":
+        return "the order of the batch"
+    return f"the rows of {section.kind} {section.table}"
 
 
 def _require(file: str, offset: int, size: int, found: int, what: str) -> None:

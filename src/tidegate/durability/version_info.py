@@ -8,7 +8,7 @@ speaks of another version than its name does was renamed or copied, and is not b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -26,7 +26,8 @@ _PLAIN = ("version", "kind", "query", "batch", "base", "created_at", "events", "
 class VersionInfo:
     """What a version's file says of it; `kind`, `rows` and `size` are set by the store when it writes.
 
-    `high` is the highest `order_by` value seen so far; `rows` counts the rows per table in the file.
+    `high` is the highest `order_by` value seen so far; `rows` counts the rows per table in the file, `records` those
+    of what the batch gave out beside its changes (records.py).
     """
 
     version: int
@@ -41,12 +42,15 @@ class VersionInfo:
     layouts: tuple[TableLayout, ...]
     rows: dict[str, int]
     size: int
+    records: dict[str, int] = field(default_factory=dict)
 
 
 def to_fields(info: VersionInfo) -> dict[str, Any]:
     """The info as JSON values; the size is left out, since a file's header tells it anyway."""
     fields: dict[str, Any] = {name: getattr(info, name) for name in _PLAIN}
     fields["rows"] = info.rows
+    if info.records:
+        fields["records"] = info.records
     fields["layouts"] = [layout.to_json() for layout in info.layouts]
     return fields
 
@@ -61,7 +65,8 @@ def from_header(file: str, version: int, kind: Kind, header: Header) -> VersionI
         )
     layouts = tuple(TableLayout.from_json(layout) for layout in fields["layouts"])
     plain = {name: fields[name] for name in _PLAIN}
-    return VersionInfo(**plain, layouts=layouts, rows=dict(fields["rows"]), size=header.size)
+    records = dict(fields.get("records", {}))
+    return VersionInfo(**plain, layouts=layouts, rows=dict(fields["rows"]), size=header.size, records=records)
 
 
 def require_tables(

@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from tidegate.durability import ownership
 from tidegate.durability.ownership import Owner
+from tidegate.durability.records import OUTCOMES, outcome_record, output_record
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import Arrival, arrange, content_hashes, reorder
 from tidegate.engine.core import EngineCore
@@ -108,8 +109,12 @@ class VersionedEngine:
         position: str | None,
         late: Late,
         owner: Owner,
+        requests: str | None = None,
     ) -> pa.Table:
-        """Run a batch of a query, or run it again: its events without `position`, and their outcomes."""
+        """Run a batch of a query, or run it again: its events without `position`, and their outcomes.
+
+        With `requests`, a column of ids, the version keeps the outcomes of the events that have one.
+        """
         ownership.claim(self._storage, owner)
         self._store.refresh()
         known = self._store.find(query, batch)
@@ -122,10 +127,11 @@ class VersionedEngine:
         try:
             if known is not None:
                 return self._repeat(known, plain, arrival)
-            return self._advance(query, batch, plain, arrival, before)
+            return self._advance(query, batch, plain, arrival, before, requests)
         except FileExistsError:  # another attempt of this batch committed first
             self._forget()
-            return self.process(query, batch, events, order_by=order_by, position=position, late=late, owner=owner)
+            again: dict[str, Any] = {"order_by": order_by, "position": position, "late": late}
+            return self.process(query, batch, events, **again, owner=owner, requests=requests)
         except BaseException:
             self._forget()
             raise
@@ -145,17 +151,26 @@ class VersionedEngine:
         return newest.version
 
     def _advance(
-        self, query: str, batch: int, events: pa.Table, arrival: Arrival, before: VersionInfo | None
+        self,
+        query: str,
+        batch: int,
+        events: pa.Table,
+        arrival: Arrival,
+        before: VersionInfo | None,
+        requests: str | None,
     ) -> pa.Table:
         core = self.core
         outcomes = core.run(events, arrival.order, arrival.refused)
-        core.drop_outputs()
+        records = {output_record(name): tuples for name, tuples in core.take_outputs().items()}
+        if requests is not None:
+            by_transaction = core.plan.result_by_transaction
+            records[OUTCOMES] = outcome_record(outcomes, requests, core.ranks(), by_transaction)
         assert core.last_batch is not None
         logged = None if arrival.total or events.num_rows < 2 else content_hashes(events)[arrival.order]
         high = before.high if before is not None else None
         if arrival.high is not None:
             high = arrival.high if high is None or type(high) is not type(arrival.high) else max(high, arrival.high)
-        self._commit(query, batch, events.num_rows, core.last_batch.committed, high, logged)
+        self._commit(query, batch, events.num_rows, core.last_batch.committed, high, logged, records)
         return outcomes
 
     def _repeat(self, known: VersionInfo, events: pa.Table, arrival: Arrival) -> pa.Table:
@@ -166,7 +181,7 @@ class VersionedEngine:
         if order is None or events.num_rows != known.events:
             raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
         outcomes = self.core.run(events, order, arrival.refused)
-        self.core.drop_outputs()
+        self.core.take_outputs()  # the version has them
         if not _same(self.core.take_changes(), recorded):
             raise self._changed(known, "the same number of events, but they changed other rows")
         self.version = known.version
@@ -244,10 +259,19 @@ class VersionedEngine:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _commit(self, query: str, batch: int, events: int, committed: int, high: Any, logged: Any) -> None:
+    def _commit(
+        self,
+        query: str,
+        batch: int,
+        events: int,
+        committed: int,
+        high: Any,
+        logged: Any,
+        records: Mapping[str, pa.Table] | None = None,
+    ) -> None:
         info = self._info(query, batch, events, committed, high)
         changes = self.core.take_changes()
-        self._store.commit(info, changes, logged)
+        self._store.commit(info, changes, logged, records)
         self.version = info.version
         if self._store.wants_snapshot():
             tables = {name: self.core.rows(name) for name in self.core.tables}

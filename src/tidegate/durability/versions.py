@@ -15,6 +15,10 @@ of the one just below it. So which versions can be rebuilt follows from the name
 and what a reader has seen of a file stays true. A hole in the history is never papered over: with
 a newer version on disk that cannot be rebuilt, `newest` raises instead of going back in time.
 
+Beside the rows that it changed, a version's change file may hold records: tables that the batch gave out (records.py).
+They are no part of the state, so no snapshot holds them; they are there as long as the change file is, which is at
+least while the version is among the newest `keep_versions`.
+
 Cost: a commit writes the rows that changed and lists nothing. A snapshot is due when replaying the
 changes would cost as much as reading it, so the bytes written stay within a constant factor of the
 changes. `collect` removes what no kept version needs.
@@ -139,7 +143,7 @@ class VersionStore:
         for section, content in zip(header.sections, contents, strict=True):
             if section.kind == "order":
                 order = content
-            else:
+            elif section.kind == "table":
                 parts[section.table].append(evolution.upgrade(content, targets[section.table]))
         changes = {
             name: pa.concat_tables(tables) if tables else evolution.empty_changes(targets[name])
@@ -178,17 +182,44 @@ class VersionStore:
         for number in range(start + 1, version + 1):
             yield self.read_changes(number, layouts)[1]
 
+    def read_record(self, version: int, name: str) -> pa.Table | None:
+        """A record of a version, None when it has none of that name or an empty one; the rest is not read."""
+        self._list_once()
+        if version not in self._changes:
+            if version in self._snapshots:
+                return None
+            raise self._impossible(version)
+        file = _name(version, "change")
+        try:
+            header = self._read_header(version, "change")
+            parts = [
+                files.read_section(self.storage, file, header, section)
+                for section in header.sections
+                if section.kind == "record" and section.table == name
+            ]
+        except FileNotFoundError:
+            raise self._impossible(version) from None
+        return parts[0] if parts else None
+
     # Adding
 
-    def commit(self, info: VersionInfo, changes: Mapping[str, pa.Table], order: Order | None = None) -> VersionInfo:
-        """Commits `info.version`: the change tables, and the order of its events where it must be logged.
+    def commit(
+        self,
+        info: VersionInfo,
+        changes: Mapping[str, pa.Table],
+        order: Order | None = None,
+        records: Mapping[str, pa.Table] | None = None,
+    ) -> VersionInfo:
+        """Commits `info.version`: the change tables, the order of its events where it must be logged, its records.
 
         FileExistsError when the version is there already: someone else made it, and it is to be read.
         """
         self._require_next(info)
         stored = [(name, table) for name, table in changes.items() if table.num_rows]
         require_tables(info, changes, evolution.change_schema)
-        written = self._write(replace(info, kind="change", rows=_row_counts(changes)), stored, order)
+        given = records or {}
+        info = replace(info, kind="change", rows=_row_counts(changes), records=_row_counts(given))
+        written = self._write(info, stored, order, [(name, table) for name, table in given.items() if table.num_rows])
         self._changes.add(info.version)
         self._rebuildable.append(info.version)
         return written
@@ -210,7 +241,7 @@ class VersionStore:
             for start in range(0, table.num_rows, SNAPSHOT_SECTION_ROWS)
         ]
         try:
-            written = self._write(replace(info, kind="snapshot", rows=_row_counts(tables)), pieces, None)
+            written = self._write(replace(info, kind="snapshot", rows=_row_counts(tables), records={}), pieces, None)
         except FileExistsError:
             if not committed:
                 raise
@@ -221,7 +252,10 @@ class VersionStore:
         return written
 
     def wants_snapshot(self) -> bool:
-        """Whether replaying the changes since the newest snapshot costs as much as reading one."""
+        """Whether replaying the changes since the newest snapshot costs as much as reading one.
+
+        Records count as well: they lie in the same files, and only a newer snapshot lets these be collected.
+        """
         self._list_once()
         start = self._snapshot_below(self._highest())
         since = [version for version in self._changes if version > start]
@@ -280,8 +314,14 @@ class VersionStore:
         if info.base and info.base not in self._rebuildable:
             raise self._impossible(info.base)
 
-    def _write(self, info: VersionInfo, tables: Sequence[tuple[str, pa.Table]], order: Order | None) -> VersionInfo:
-        header, parts = files.encode(to_fields(info), tables, order)
+    def _write(
+        self,
+        info: VersionInfo,
+        tables: Sequence[tuple[str, pa.Table]],
+        order: Order | None,
+        records: Sequence[tuple[str, pa.Table]] = (),
+    ) -> VersionInfo:
+        header, parts = files.encode(to_fields(info), tables, order, records)
         name = _name(info.version, info.kind)
         self.storage.write(name, parts, exclusive=True)
         self._headers[name] = header

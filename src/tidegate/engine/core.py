@@ -80,6 +80,7 @@ class EngineCore:
         self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
         self._touched: dict[str, list[Array]] = {}
         self._strings_limit = STRINGS_KEPT
+        self._order = _NONE
         module = load_program(self.plan.source)
         self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
         self.flows: FlowRun | None = None
@@ -107,8 +108,7 @@ class EngineCore:
         self._single.use_strings(strings, self.runner.serial)
 
     def _collect_strings_if_due(self) -> None:
-        remembering = self.flows is not None and self.flows.histories  # whose strings are not counted
-        if len(self.strings) > self._strings_limit and not self._touched and not remembering:
+        if len(self.strings) > self._strings_limit and not self._touched:
             self._collect_strings()
 
     def _collect_strings(self) -> None:
@@ -150,6 +150,7 @@ class EngineCore:
         batch = self._take_in(events, refused)
         if order is None:
             order = np.arange(batch.size)
+        self._order = order
         bound = time.perf_counter()
         flows = self.flows
         execution = self.runner.run(batch, order, interrupts) if flows is None else flows.run(batch, order)
@@ -350,10 +351,18 @@ class EngineCore:
         if self._flow_store is not None and self._flow_store.stale:
             self._flow_store.load()
 
-    def drop_outputs(self) -> None:
-        """Forget what was emitted into streams that nobody consumes: where nobody can take it, nobody will."""
-        for stream in self.flows.streams if self.flows is not None else ():
-            stream.clear()
+    def ranks(self) -> Array:
+        """The place in the order of running of each event that the last batch decided, as its outcomes stand."""
+        found = np.empty_like(self._order)
+        found[self._order] = np.arange(len(found))
+        return found if self.flows is None else np.delete(found, self.flows.waiting_events())
+
+    def take_outputs(self) -> dict[str, pa.Table]:
+        """What was emitted into the streams that nobody consumes, by stream; it is forgotten."""
+        if self.flows is None:
+            return {}
+        outputs = [number for number, output in enumerate(self.flows.flows.outputs) if output]
+        return {self.flows.flows.streams[number].name: self.flows.take(number) for number in outputs}
 
     def graphs(self) -> FlowRun | None:
         """The dataflow graphs, as they are after the last batch."""

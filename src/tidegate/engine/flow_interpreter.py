@@ -99,24 +99,23 @@ class FlowInterpreter:
         else:
             self._take_back(counts)
             self._fail(batch, plan.members, active, reason)
-        for member in plan.members:
-            if self._hits.get(member, 0):
-                lane.log_step(member, round_number, group, reason is None, self._hits[member])
+        hits = {member: self._hits.get(member, 0) for member in plan.members}
+        lane.log_steps(hits, round_number, group, reason is None)
 
     def _remember(self) -> None:
-        """Note the states of the rows that the group changed: the first entry of a row tells whether, the last when."""
-        last = {(table, slot): place for place, (table, slot, _, _) in enumerate(self._undo)}
-        first = {key: place for place, key in reversed([(p, (t, s)) for p, (t, s, _, _) in enumerate(self._undo)])}
-        for key, place in sorted(last.items(), key=lambda found: found[1]):
-            name, slot = key
-            history = self._run.histories.get(name)
-            if history is None:
-                continue
-            _, _, exists, values = self._undo[first[key]]
-            now = self._tables[name]
-            same = exists == now.exists[slot] and all(_equal(values[f], now.columns[f][slot]) for f in values)
-            if not same:
-                history.add(slot, self._times[place])
+        """Note the states of the rows that the group changed: from when they were changed last."""
+        times: dict[tuple[str, int], int] = {}
+        oldest: dict[tuple[str, int], bool] = {}
+        for (name, slot, exists, values), time in zip(reversed(self._undo), reversed(self._times), strict=True):
+            if name in self._run.histories:
+                now = self._tables[name]
+                same = exists == now.exists[slot] and all(_equal(values[f], now.columns[f][slot]) for f in values)
+                oldest[name, slot] = same
+                if not same:
+                    times.setdefault((name, slot), time)
+        for (name, slot), time in times.items():
+            if not oldest[name, slot]:
+                self._run.histories[name].add(slot, time)
 
     def _states(
         self, plan: TransactionPlan, rows: dict[tuple[str, int], Any], now: int, row: Any, last: int

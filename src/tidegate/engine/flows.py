@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.engine.batch import Batch
-from tidegate.engine.execution.runner import Execution
+from tidegate.engine.execution.executions import Execution
 from tidegate.engine.execution.workers import Workers
 from tidegate.engine.flow_interpreter import FlowInterpreter
 from tidegate.engine.interpreter import Interpreter
@@ -86,7 +86,7 @@ class _Journal:
 
     def grow(self, size: int) -> None:
         """Make room for so many rows; what is in it is of no use any more."""
-        self.slots, self.times = np.empty(size, np.int64), np.empty(size, np.int64)
+        self.slots, self.times, self.begins = (np.empty(size, np.int64) for _ in range(3))
         self.exists = np.empty(size, np.bool_)
         kinds = {column.name: DTYPES[column.kind] for column in self.table.layout.value_columns}
         self.columns = {name: np.empty(size, kind) for name, kind in kinds.items()}
@@ -95,7 +95,7 @@ class _Journal:
         """What generated code calls them."""
         name = self.table.layout.name
         found = {f"jn_{name}": self.count, f"jr_{name}": self.slots, f"je_{name}": self.exists}
-        found[f"jt_{name}"] = self.times
+        found |= {f"jt_{name}": self.times, f"jb_{name}": self.begins}
         found |= {f"j{column_array(name, field)}": column for field, column in self.columns.items()}
         return found | {f"tn_{name}": self.touched_count, f"tt_{name}": self.touched, f"tm_{name}": self.table.marks}
 
@@ -176,16 +176,16 @@ class FlowRun:
         self._groups = FlowInterpreter(self._program, self._interpreter, self._tables, strings, self)
 
     def string_numbers(self) -> list[Array]:
-        """The numbers of all strings that windows and streams hold."""
-        held = [numbers for windows in self.windows for numbers in windows.string_numbers()]
-        return held + [numbers for stream in self.streams for numbers in stream.string_numbers()]
+        """The numbers of all strings that windows, streams and earlier states hold."""
+        return [numbers for holder in self._string_holders() for numbers in holder.string_numbers()]
 
     def renumber(self, numbers: Array) -> None:
         """String number n is number `numbers[n]` from now on."""
-        for windows in self.windows:
-            windows.renumber(numbers)
-        for stream in self.streams:
-            stream.renumber(numbers)
+        for holder in self._string_holders():
+            holder.renumber(numbers)
+
+    def _string_holders(self) -> list[Windows | StreamState | History]:
+        return [*self.windows, *self.streams, *self.histories.values()]
 
     # --- batches -------------------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class FlowRun:
                 if code == PLAIN_EVENT:
                     event = int(order[control[POSITION]])
                     self._interpreter.run(batch, event)
-                    lane.log_step(-1 - int(batch.kinds[event]), 0, -1, batch.status[event] == 0, 1)
+                    lane.log_steps({-1 - int(batch.kinds[event]): 1}, 0, -1, batch.status[event] == 0)
                     control[POSITION] += 1
                     interpreted += 1
                 elif code == PLAIN_GROUP:

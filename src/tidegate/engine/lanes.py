@@ -16,7 +16,7 @@ that it takes streams from have walked through this one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,11 +93,12 @@ class Lane:
 
     # --- history -------------------------------------------------------------------------------------------
 
-    def log_step(self, member: int, batch: int, group: int, committed: bool, tuples: int) -> None:
-        """Note a step that plain Python ran."""
+    def log_steps(self, members: Mapping[int, int], batch: int, group: int, committed: bool) -> None:
+        """Note what plain Python ran: members, with their tuples, that committed as one and so at one time."""
         if self.control[RECORD]:
             self.collect()
-            self.steps.append((member, batch, group, int(committed), tuples, int(tick())))
+            when = int(tick())
+            self.steps += [(member, batch, group, int(committed), n, when) for member, n in members.items() if n]
 
     def collect(self) -> None:
         """Take over what machine code has noted."""

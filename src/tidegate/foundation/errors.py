@@ -8,6 +8,7 @@
       StorageCorrupted      names file, offset, expected and found checksum
       RecoveryImpossible    no snapshot and changes cover the version asked for
       StateOwned            another running query owns this state; names it
+      OutcomeOverdue        no outcome of a request in the time given; names the request and the state
 
 A message says where it happened, what was required, what was got and what to do next. The
 errors hold nothing but that text, so they pickle and cross Spark unharmed.
@@ -47,3 +48,7 @@ class RecoveryImpossible(TidegateError):
 
 class StateOwned(TidegateError):
     """Another running query owns this state."""
+
+
+class OutcomeOverdue(TidegateError, TimeoutError):
+    """A request has no outcome yet; it may get one later."""

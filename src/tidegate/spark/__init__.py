@@ -1,12 +1,13 @@
-"""Tidegate on Spark: a session, `transact` inside a streaming or batch plan, and reading state back.
+"""Tidegate on Spark: a session, `transact` inside a streaming or batch plan, and reading state and outcomes back.
 
 The only package that imports pyspark. `transact` is one DataFrame transformation: the driver checks
 the columns and plans it (`transact`), a Python worker runs it (`task`), and nothing in between needs
 the JVM or a SparkContext, so the same code serves classic sessions and Spark Connect.
 """
 
+from tidegate.spark.awaiting import await_outcome
 from tidegate.spark.session import session
 from tidegate.spark.state_reader import read_state
 from tidegate.spark.transact import transact
 
-__all__ = ["read_state", "session", "transact"]
+__all__ = ["await_outcome", "read_state", "session", "transact"]

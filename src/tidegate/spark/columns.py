@@ -9,7 +9,8 @@ structural mistake is found here, before anything runs, and all of them are told
 Which types carry a parameter is the engine's rule (`engine.intake`): an `int` takes byte to long, a
 `float` any number but a decimal. The engine widens; the output keeps the columns as they came.
 
-An order column is a number (no decimal), a string, a date or a timestamp, as `engine.arrival` sorts them.
+An order column is a number (no decimal), a string, a date or a timestamp, as `engine.arrival` sorts them. A column of
+request ids is a whole number or a string.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _SPARK_NAME = {Kind.INT: "long", Kind.FLOAT: "double", Kind.BOOL: "boolean", Kin
 _ORDERED = (IntegralType, FloatType, DoubleType, StringType, DateType, TimestampType, TimestampNTZType)
 
 
-def check_events(schema: StructType, plan: ProgramPlan, order_by: str | None) -> None:
+def check_events(schema: StructType, plan: ProgramPlan, order_by: str | None, requests: str | None = None) -> None:
     """Raise InputError, with every mistake in it, unless the events fit the program."""
     problems = _reserved(schema) + _repeated(schema)
     found = {field.name: field.dataType for field in schema.fields}
@@ -63,6 +64,9 @@ def check_events(schema: StructType, plan: ProgramPlan, order_by: str | None) ->
         fits = isinstance(found.get(order_by), _ORDERED)
         required = "long, double, string, date or timestamp"
         problems += _column(schema, found, order_by, required, "order_by", fits)
+    if requests is not None:
+        fits = isinstance(found.get(requests), (IntegralType, StringType))
+        problems += _column(schema, found, requests, "long or string", "requests", fits)
     if problems:
         raise InputError("transact: the events do not fit the program:\n" + "\n".join(dict.fromkeys(problems)))
 
@@ -78,9 +82,12 @@ def output_schema(schema: StructType, plan: ProgramPlan) -> StructType:
     return StructType([*schema.fields, *outcome])
 
 
-def needed_columns(plan: ProgramPlan, order_by: str | None, there: Collection[str]) -> list[str]:
-    """Those of the events' columns that decide what happens; the others only pass through."""
-    wanted = dict.fromkeys((TRANSACTION_COLUMN, *plan.columns, *([order_by] if order_by else [])))
+def needed_columns(
+    plan: ProgramPlan, order_by: str | None, there: Collection[str], requests: str | None = None
+) -> list[str]:
+    """Those of the events' columns that decide what happens and what is kept; the others only pass through."""
+    named = [name for name in (order_by, requests) if name is not None]
+    wanted = dict.fromkeys((TRANSACTION_COLUMN, *plan.columns, *named))
     return [name for name in wanted if name in there]
 
 
@@ -128,7 +135,7 @@ def _column(
     if fits:
         return []
     given = found[name].simpleString()
-    target = required.split(",")[0] if why == "order_by" else required
+    target = {"order_by": "long", "requests": "string"}.get(why, required)
     cast = f'events.withColumn("{name}", events["{name}"].cast("{target}"))'
     return [f"  column {name!r} is {given}: required {required} ({why}); cast it, for example {cast}"]
 

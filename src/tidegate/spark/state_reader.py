@@ -1,11 +1,14 @@
-"""`read_state`: a table of a state as a DataFrame, at the newest version or at one that is kept.
+"""`read_state`: a table of a state, or what was emitted into an output stream, as a DataFrame.
 
 The version is chosen when `read_state` is called and stays what it is, whatever a running query commits
 afterwards. The rows are read by a task when an action runs: a one-row DataFrame is turned into the
-table's rows, so the plan holds a path and a number, never data.
+table's rows, so the plan holds a path and version numbers, never data.
 
-What cannot be read is refused at the call: no state, no such table, a version that is not kept, a table
-declared otherwise than it is stored. Reading needs no owner and makes no file.
+Tuples of an output stream are no rows of the state: each version has those of its own batch (`durability.records`).
+What is read are those of all versions up to the one chosen that are still kept, one after the other.
+
+What cannot be read is refused at the call: no state, no such table or stream, a version that is not kept, a table
+or stream declared otherwise than it is stored. Reading needs no owner and makes no file.
 """
 
 from __future__ import annotations
@@ -17,10 +20,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
+from tidegate.durability.records import output_record, output_streams
 from tidegate.durability.stored_rows import rows_at
 from tidegate.durability.versions import VersionStore
-from tidegate.foundation.errors import InputError
+from tidegate.engine.state.streams import tuple_schema
+from tidegate.foundation.errors import DefinitionError, InputError, RecoveryImpossible
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.layout import TableLayout
 
@@ -29,19 +35,25 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 1 << 16
 
+Read = Callable[[], Iterator[pa.Table]]
 
-def read_state(spark: SparkSession, path: str | os.PathLike[str], table: type, version: int | None = None) -> DataFrame:
-    """The rows of a table of a state.
+
+def read_state(
+    spark: SparkSession, path: str | os.PathLike[str], table: type | Stream, version: int | None = None
+) -> DataFrame:
+    """The rows of a table of a state, or the tuples of a stream that no transaction is on.
 
     Args:
         spark: the session that reads them.
         path: what `transact` was given as `state`.
-        table: the class declared with `@tg.table`; fields that are new since then have their defaults.
+        table: the class declared with `@tg.table`; fields that are new since then have their defaults. Or a stream:
+            its tuples in the order in which they were emitted, with the number of the round as `batch`. Those of at
+            least the newest `keep_versions` batches are there.
         version: a version as `tidegate state ls` lists them; None is the newest.
     """
-    layout = layout_of(table)
-    if layout is None:
-        raise InputError(f"read_state: required a class declared with @tg.table, got {table!r}")
+    layout = None if isinstance(table, Stream) else layout_of(table)
+    if layout is None and not isinstance(table, Stream):
+        raise InputError(f"read_state: required a class declared with @tg.table or a tg.stream, got {table!r}")
     storage = open_storage(os.fspath(path))
     store = VersionStore(storage)
     if store.newest() is None:
@@ -49,29 +61,70 @@ def read_state(spark: SparkSession, path: str | os.PathLike[str], table: type, v
             f"read_state: there is no state at {storage.path}: no batch was committed there yet, or the path "
             "is another one than transact(..., state=...) got."
         )
-    info, _ = store.load(version, layouts=[layout])
-    held = {stored.name for stored in info.layouts}
-    if layout.name not in held:
-        raise InputError(
-            f"read_state: the state at {storage.path} holds no table {layout.name!r} in version "
-            f"{info.version}; its tables are {', '.join(sorted(held))}"
-        )
-    reader = make_reader(storage.path, layout, info.version)
-    return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(layout.arrow_schema))
+    if isinstance(table, Stream):
+        schema, read = _stream_reader(store, table, version)
+    else:
+        assert layout is not None
+        schema, read = layout.arrow_schema, _table_reader(store, layout, version)
+    return spark.range(0, 1, 1, 1).mapInArrow(make_reader(read), from_arrow_schema(schema))
 
 
-def make_reader(
-    path: str, layout: TableLayout, version: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: one row in, the table's rows out."""
+def make_reader(read: Read) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: one row in, the rows that `read` gives out."""
 
     def reader(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if any([batch.num_rows for batch in batches]):  # a list: the input is to be read to its end
-            yield from _read(path, layout, version)
+            for rows in read():
+                yield from rows.to_batches(max_chunksize=BATCH_ROWS)
 
     return reader
 
 
-def _read(path: str, layout: TableLayout, version: int) -> Iterator[pa.RecordBatch]:
-    rows = rows_at(VersionStore(open_storage(path)), layout, version)
-    yield from rows.to_batches(max_chunksize=BATCH_ROWS)
+def _table_reader(store: VersionStore, layout: TableLayout, version: int | None) -> Read:
+    info, _ = store.load(version, layouts=[layout])
+    held = {stored.name for stored in info.layouts}
+    if layout.name not in held:
+        raise InputError(
+            f"read_state: the state at {store.storage.path} holds no table {layout.name!r} in version "
+            f"{info.version}; its tables are {', '.join(sorted(held))}"
+        )
+    path, number = store.storage.path, info.version
+
+    def read() -> Iterator[pa.Table]:
+        yield rows_at(VersionStore(open_storage(path)), layout, number)
+
+    return read
+
+
+def _stream_reader(store: VersionStore, stream: Stream, version: int | None) -> tuple[pa.Schema, Read]:
+    newest, _ = store.load(version)
+    infos = [info for info in store.infos() if info.version <= newest.version]
+    name, where = output_record(stream.name), f"read_state: the state at {store.storage.path}"
+    if not any(name in info.records for info in infos):
+        known = {known for info in infos for known in output_streams(info.records)}
+        raise InputError(
+            f"{where} keeps no tuples of the stream {stream.name!r}: required a stream that a transaction emits into "
+            f"and none is on; those are {', '.join(sorted(known)) or 'none'}"
+        )
+    schema, path = tuple_schema(stream.layout), store.storage.path
+    versions = [info.version for info in infos if info.records.get(name)]
+    for stored in (store.read_record(number, name) for number in {*versions[:1], *versions[-1:]}):
+        if stored is not None and stored.schema != schema:
+            raise DefinitionError(
+                f"{where} has other fields in the stream {stream.name!r} than are declared: it was "
+                f"{_fields(stored.schema)}, is {_fields(schema)}; declare it as it was"
+            )
+
+    def read() -> Iterator[pa.Table]:
+        kept = VersionStore(open_storage(path))
+        for number in versions:
+            tuples = kept.read_record(number, name)
+            if tuples is None:
+                raise RecoveryImpossible(f"{where}: the tuples of version {number} are gone; call read_state again")
+            yield tuples
+
+    return schema, read
+
+
+def _fields(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema if field.name != "batch")

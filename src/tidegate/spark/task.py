@@ -71,6 +71,7 @@ class TaskSettings:
     keep_versions: int
     owner: Owner
     batch_name: str | None
+    requests: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
         rows = in_source_order(rows)
     engine = _engine(settings)
     plan = engine.program.plan
-    events = rows.select(needed_columns(plan, settings.order_by, rows.column_names))
+    events = rows.select(needed_columns(plan, settings.order_by, rows.column_names, settings.requests))
     identity = _identity(settings, events, plan.names)
     if plan.flows is not None and plan.flows.may_wait:  # outcomes may be those of events of earlier batches
         outcomes = _process(engine, settings, identity, rows)
@@ -181,6 +182,7 @@ def _process(engine: VersionedEngine, settings: TaskSettings, identity: BatchIde
                 position=None,
                 late=settings.late,
                 owner=identity.owner,
+                requests=settings.requests,
             )
         except StateOwned:
             if time.monotonic() > deadline:

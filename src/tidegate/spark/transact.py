@@ -52,6 +52,7 @@ def transact(
     late: Late = "run",
     initial: Mapping[type, DataFrame | pa.Table] | None = None,
     keep_versions: int = 100,
+    requests: str | None = None,
 ) -> DataFrame:
     """Run transactions over events, in order, exactly once, on state that lasts.
 
@@ -68,15 +69,18 @@ def transact(
             the batch in which it arrives, or "refuse" it with the reason "late event".
         initial: rows that fill tables before the first batch: {Account: dataframe}, or an Arrow table. Used
             once, when there is no state at the path yet.
-        keep_versions: how many of the newest batches `read_state` can go back to.
+        keep_versions: how many of the newest batches `read_state` can go back to; as long at least, the tuples of
+            output streams and the outcomes of requests are kept.
+        requests: the column of events that are somebody's request, with an id (a string or a whole number) that is
+            null for all others. Their outcomes are kept with the state, and `await_outcome` finds them by id.
 
     Returns:
         The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
         the DataFrame is one batch, applied once however many actions run on it.
     """
     program = build_program(transactions)
-    path = _check_arguments(state, order_by, late, keep_versions)
-    check_events(events.schema, program.plan, order_by)
+    path = _check_arguments(state, late, keep_versions, order_by=order_by, requests=requests)
+    check_events(events.schema, program.plan, order_by, requests)
     newest = VersionStore(open_storage(path)).newest()
     if newest is not None:
         require_fit(path, newest.layouts, program.plan.tables)
@@ -95,20 +99,22 @@ def transact(
         keep_versions=keep_versions,
         owner=Owner.of_this_process("", events.sparkSession.conf.get("spark.app.name", "") or "Spark"),
         batch_name=None if events.isStreaming else f"batch-{uuid.uuid4()}",
+        requests=requests,
     )
     # With `order_by` the partitions need not be told apart: between them a source has no order of its own.
     marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id()) if order_by is None else events
     return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
 
 
-def _check_arguments(state: str | os.PathLike[str], order_by: str | None, late: object, keep_versions: object) -> str:
+def _check_arguments(state: str | os.PathLike[str], late: object, keep_versions: object, **columns: object) -> str:
     """The state's path as workers understand it; raises InputError for an argument that cannot be."""
     if late not in get_args(Late):
         raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
     if not isinstance(keep_versions, int) or keep_versions < 1:
         raise InputError(f"transact: keep_versions must be a whole number of at least 1, got {keep_versions!r}")
-    if order_by is not None and not isinstance(order_by, str):
-        raise InputError(f"transact: order_by must be the name of a column, got {order_by!r}")
+    for argument, column in columns.items():
+        if column is not None and not isinstance(column, str):
+            raise InputError(f"transact: {argument} must be the name of a column, got {column!r}")
     given = os.fspath(state)
     if not given or not isinstance(given, str):
         raise InputError(f'transact: state must be a path such as "state/ledger", got {given!r}')

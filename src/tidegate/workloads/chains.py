@@ -6,6 +6,9 @@
 
 Every step adds one to a row of its own and passes on how far it came. The functions are written out to a module of
 their own, because a chain may have any length and the compiler reads source.
+
+Where the steps have tables of their own, too, and functions that take time, a chain is a line of stages: a step can
+work on one tuple while the step before it works on the next.
 """
 
 from __future__ import annotations
@@ -84,3 +87,55 @@ def chain_events(count: int, seed: int = 1) -> pa.Table:
     """Tuples for the first step."""
     values = np.random.default_rng(seed).integers(0, 1_000, count)
     return pa.table({"counter_1": np.ones(count, np.int64), "value": values})
+
+
+_STAGES_HEAD = """\
+import tidegate as tg
+from tidegate.workloads.cost import burn
+"""
+
+_STAGE = '''
+
+@tg.table(key="id")
+class Tally{n}:
+    """What step {n} has seen."""
+
+    id: int
+    count: int = 0
+    seal: int = 0
+
+
+t{n} = tg.stream("t{n}", tally=int, rounds=int)
+'''
+
+_WORK = '''
+
+@tg.transaction(on=t{n}{emits})
+def work_{n}(tally: Tally{n}, rounds: int):
+    """Step {n}: some work, and on to the next."""
+    tally.count += 1
+    tally.seal = burn(tally.seal + {n}, rounds)
+{emit}'''
+
+
+def stages_source(length: int) -> str:
+    """The module of a line of stages."""
+    parts = [_STAGES_HEAD, *(_STAGE.format(n=n) for n in range(1, length + 1))]
+    for n in range(1, length + 1):
+        last = n == length
+        emit = "" if last else f"    tg.emit(t{n + 1}, tally=tally.id, rounds=rounds)\n"
+        parts.append(_WORK.format(n=n, emits="" if last else f", emits=[t{n + 1}]", emit=emit))
+    steps = ", ".join(f"work_{n}" for n in range(1, length + 1))
+    tables = ", ".join(f"Tally{n}" for n in range(1, length + 1))
+    return "".join([*parts, f'\n\ngraph = tg.dataflow([{steps}], name="stages")\ntables = [{tables}]\n'])
+
+
+def load_stages(length: int) -> ModuleType:
+    """The module of a line of stages: `graph` and `tables`."""
+    return load_source(f"tidegate_stages_{length}", stages_source(length))
+
+
+def stages_events(count: int, rounds: int, seed: int = 1) -> pa.Table:
+    """Tuples for the first stage, over a thousand rows, each with so many rounds of work in every step."""
+    rows = np.random.default_rng(seed).integers(0, 1_000, count)
+    return pa.table({"tally": rows, "rounds": np.full(count, rounds)})

@@ -101,7 +101,7 @@ def test_every_candidate_gives_the_serial_answers(
     monkeypatch.setattr(runner, "SURE", 0.0)
     monkeypatch.setattr(runner, "UNRELATED_BATCHES", 0)
     monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split: forced(candidate, found))
-    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: None)
+    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: False)
     batches = [batch(count, 200, seed, names) for seed, count in enumerate((900, 100, 2000))]
     assert answers("adaptive", batches, workers) == answers("serial", batches, 1)
 
@@ -131,7 +131,7 @@ def test_families_that_weighing_used_up_leave_nobody_behind(count: int, monkeypa
     monkeypatch.setattr(probing, "PROBE_EVENTS_MAX", 16)
     monkeypatch.setattr(families, "WEIGHED", 1)
     monkeypatch.setattr(families, "LARGE_SHARE", 10**6)
-    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: None)
+    monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: False)
     batches = [batch(count, 3_000, seed, ("transfer",)) for seed in range(4)]
     for candidate in shared:
         monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split, c=candidate: forced(c, found))

@@ -40,7 +40,7 @@ def main(folder: Path) -> None:
     spark = session("killed ledger", config=settings)
     schema = "event long, ts long, transaction string, src long, dst long, amount long"
     events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
-    outcomes = transact(events, [transfer, deposit], state=folder / "state", order_by="ts")
+    outcomes = transact(events, [transfer, deposit], state=folder / "state", order_by="ts", requests="event")
     query = (
         outcomes.writeStream.format("parquet")
         .option("checkpointLocation", str(folder / "query.checkpoint"))

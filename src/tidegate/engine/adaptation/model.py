@@ -35,10 +35,10 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.operations.decision import Decision, Families, Strategy
 
-HYSTERESIS = 0.02
+HYSTERESIS = 0.01
 """A new strategy must be predicted to be faster than the last one by this share."""
 
-MARGIN = 0.08
+MARGIN = 0.1
 """What several workers must promise to gain on one: near break-even, what is not in the model decides."""
 
 LEARNING = 0.3
@@ -130,8 +130,6 @@ class Workload:
     hot: float
     workers: int
     largest: float = 1.0
-    found: bool = False
-    """Whether families were looked for already: what that took is spent, whatever is chosen."""
     aborts: float = 0.0
     spared: float = SPARED
     """The share of an aborting transaction's other operations that need not run, where it is split."""
@@ -189,21 +187,23 @@ class Model:
         self.log.append(choice.why)
         return choice
 
-    def learn(self, choice: Choice, seconds: float, cost_ns: float) -> None:
-        """Compare the prediction with what the batch took.
+    def learn(self, choice: Choice, seconds: float, cost_ns: float) -> bool:
+        """Compare the prediction with what the batch took; returns whether it was the strategy's first.
 
-        `cost_ns` is what a transaction's function really took: a wrong guess of that is no strategy's fault.
+        A strategy's first batch also loads its machine code and teaches nothing. `cost_ns` is what a transaction's
+        function really took: a wrong guess of that is no strategy's fault.
         """
         name = str(choice.candidate)
         plain = predict(choice.candidate, replace(choice.workload, cost_ns=cost_ns))
-        if name not in self.known:  # its first batch also loads its machine code
+        if name not in self.known:
             self.known.add(name)
-            return
+            return True
         if plain <= 0.0 or choice.candidate is SERIAL:
-            return
+            return False
         ratio = min(max(seconds / plain, 0.25), 4.0)
         before = self.corrections.get(name, 1.0)
         self.corrections[name] = before + LEARNING * (ratio - before)
+        return False
 
 
 def predict(candidate: Candidate, workload: Workload) -> float:
@@ -212,9 +212,8 @@ def predict(candidate: Candidate, workload: Workload) -> float:
     if candidate is SERIAL:
         return count * cost * 1e-9
     overheads, workers = candidate.overheads, workload.workers
-    looking = 0.0 if workload.found else FAMILIES.overheads.batch + FAMILIES.overheads.transaction * count
     if candidate is FAMILIES:
-        return (looking + count * cost * max(workload.largest, 1 / workers)) * 1e-9
+        return (overheads.batch + count * (overheads.transaction + cost * max(workload.largest, 1 / workers))) * 1e-9
     operations = workload.operations if candidate.split else 1.0
     overhead = overheads.transaction + overheads.operation * operations
     if candidate.split:  # what comes behind a failure is not run
@@ -222,7 +221,8 @@ def predict(candidate: Candidate, workload: Workload) -> float:
     fixed, part, hot, second = overheads.batch, 1.0, workload.hot, 0.0
     if candidate.shared and workload.beside is not None:
         part, hot, second = workload.beside.part, workload.beside.hot, workload.beside.second
-        fixed += looking + APART.batch + APART.transaction * count
+        fixed += FAMILIES.overheads.batch + APART.batch
+        fixed += (FAMILIES.overheads.transaction + APART.transaction) * count
     lost = 1.0 + overheads.waiting * workload.near
     spread = count * (part * overhead + cost * lost) / workers
     chain = hot * part * count * (overhead + cost) / operations

@@ -41,7 +41,9 @@ def sample_hottest(plan: ProgramPlan, batch: Batch, order: Array, start: int) ->
         if offsets is None:
             found = slots[users]
         else:
-            found = np.concatenate([slots[offsets[event] : offsets[event + 1]] for event in users] or [slots[:0]])
+            lengths = offsets[users + 1] - offsets[users]
+            ends = np.cumsum(lengths)
+            found = slots[np.repeat(offsets[users + 1] - ends, lengths) + np.arange(int(lengths.sum()))]
         touched.setdefault(numbers[binding.parameter.table.name], []).append(found)  # type: ignore[union-attr]
     for parts in touched.values():
         rows, counts = np.unique(np.concatenate(parts), return_counts=True)

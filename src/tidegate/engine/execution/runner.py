@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -35,6 +35,7 @@ from tidegate.engine.adaptation.rule import THRESHOLDS, GraphProperties, decide
 from tidegate.engine.adaptation.sampling import sample_hottest, sample_neighbours
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution import families
+from tidegate.engine.execution.executions import Execution, added, joined
 from tidegate.engine.execution.machine import set_up
 from tidegate.engine.execution.scheduler import Run, Scheduler
 from tidegate.engine.execution.serial import SerialRun
@@ -60,8 +61,11 @@ ADAPTIVE_EVENTS_MIN = 64
 SURE = 0.8
 """Serial is taken without a look at the rows if no other strategy can come near, even without any conflict."""
 
-DOUBT = 1.5
+DOUBT = 1.25
 """Costs of the last batch are taken as known, without a probe, if even so much more would be cheap."""
+
+SETTLED_BATCHES = 8
+"""After serial was chosen, so many batches run serially without a look, while functions take as long as they did."""
 
 LARGE_FAMILY = 0.95
 """A family with up to this share of the transactions may get a strategy of its own, while all others stay whole."""
@@ -82,19 +86,6 @@ ESCAPE_BATCHES = 16
 """Batches that run serially after one that needed plain Python in the middle."""
 
 ESCAPED_WHY = "an operation needed plain Python (an integer left 64 bits, for instance): run again serially"
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """How a batch was run."""
-
-    strategy: str
-    workers: int = 1
-    decision: Decision | None = None
-    interpreted: int = 0
-    why: str = ""
-    seconds: dict[str, float] = field(default_factory=dict)
-    properties: dict[str, float] = field(default_factory=dict)
 
 
 class Runner:
@@ -124,7 +115,7 @@ class Runner:
         self._cost_us, self._abort_ratio, self._failed, self._spared = 0.0, 0.0, 0.0, SPARED
         self._prober, self._known_ns, self._costly_ns, self._unprobed = Prober(), 0.0, 0.0, 0
         self._interrupts = Interrupts()
-        self._skip_families, self._hot_without = 0, 0.0
+        self._skip_families, self._hot_without, self._settled = 0, 0.0, 0
         self._nothing_ran = True
 
     def use_strings(self, strings: StringPool) -> None:
@@ -142,7 +133,7 @@ class Runner:
             self._nothing_ran = begin == 0
             executions.append(self._run_interval(batch, piece))
             self.punctuation.add(len(piece), time.perf_counter() - began)
-        return executions[0] if len(executions) == 1 else _joined(executions)
+        return executions[0] if len(executions) == 1 else joined(executions)
 
     def _run_interval(self, batch: Batch, order: Array) -> Execution:
         if len(order) == 0 or self.strategy == "serial":
@@ -183,10 +174,8 @@ class Runner:
             self._escaping -= 1
             return self._run_serially(batch, order, 0, "operations of recent batches needed plain Python")
         workers = min(self.workers.count, processors())
-        if self._known_ns > 0.0 and self._is_cheap(len(order), self._known_ns * DOUBT, workers):
-            execution = self._run_serially(batch, order, 0, f"functions took {self._known_ns:.0f} ns: nothing to gain")
-            self._known_ns = execution.seconds["execute"] / len(order) * 1e9
-            return execution
+        if self._known_ns > 0.0 and (self._settled or self._is_cheap(len(order), self._known_ns * DOUBT, workers)):
+            return self._run_as_before(batch, order)
         began = time.perf_counter()
         probe = self._cost(batch, order, workers)
         probed, cost_ns, interpreted = probe.events, probe.cost_ns, probe.interpreted
@@ -221,18 +210,31 @@ class Runner:
         execution = self._run_choice(batch, order, probed, choice, related)
         self._costly_ns = 0.0
         if execution.why == choice.why:  # else it ended in another way than was chosen
-            seconds = time.perf_counter() - began
+            looked = relate_seconds if choice.candidate is FAMILIES or choice.candidate.shared else 0.0
+            seconds = looked + time.perf_counter() - began
             really_ns = self._really_ns(execution, workload)
-            self.model.learn(choice, seconds, really_ns)
-            if probe.events:
+            timed_alone = choice.candidate is not FAMILIES  # else what it took says nothing about functions
+            first = self.model.learn(choice, seconds, really_ns if timed_alone else cost_ns)
+            if probe.events and not first:
                 self._prober.learn(really_ns)
-            self._costly_ns = really_ns if choice.candidate is not SERIAL else 0.0
+            self._costly_ns = 0.0 if first or choice.candidate is SERIAL else really_ns
+            self._known_ns = really_ns if choice.candidate is SERIAL else 0.0
+            self._settled = SETTLED_BATCHES
         self._failed = np.count_nonzero(batch.status) / batch.size
         return replace(
             execution,
             interpreted=execution.interpreted + interpreted,
             seconds={"probe": probe_seconds, "relate": relate_seconds, **execution.seconds},
         )
+
+    def _run_as_before(self, batch: Batch, order: Array) -> Execution:
+        """Run serially, as the last batch; while functions take as long as they did, nothing else is looked at."""
+        before = self._known_ns
+        execution = self._run_serially(batch, order, 0, f"functions took {before:.0f} ns: serial, as the batch before")
+        self._known_ns = execution.seconds["execute"] / len(order) * 1e9
+        self._settled = self._settled - 1 if before / DOUBT < self._known_ns < before * DOUBT else 0
+        self._settled = max(self._settled, 0)
+        return execution
 
     def _is_cheap(self, count: int, cost_ns: float, workers: int) -> bool:
         """Whether serial execution wins by far even against strategies that never wait."""
@@ -260,10 +262,11 @@ class Runner:
         return families.find(self._builder, self.workers, batch, order, start)
 
     def _judge_families(self, choice: Choice) -> None:
-        """Do not look for families in the next batches if they promised nothing."""
+        """Do not look for families in the next batches if they promised nothing, or too little."""
         best = choice.predicted[str(choice.candidate)]
         by_families = (seconds for name, seconds in choice.predicted.items() if name.startswith(str(FAMILIES)))
-        self._skip_families = UNRELATED_BATCHES if min(by_families) > best else 0
+        promised = choice.candidate is not SERIAL and min(by_families) <= best
+        self._skip_families = 0 if promised else UNRELATED_BATCHES
         self._hot_without = choice.workload.hot
 
     def _with_families(self, workload: Workload, batch: Batch, related: families.Families) -> tuple[Workload, int]:
@@ -275,7 +278,7 @@ class Runner:
         if related.count > 1 and related.largest > 1 / families.LARGE_SHARE:
             cost_ns, interpreted = families.weigh(related, self.serial, batch)
             workload = replace(workload, cost_ns=cost_ns)
-        workload = replace(workload, largest=related.largest, found=True)
+        workload = replace(workload, largest=related.largest)
         events = related.largest_events()
         part = len(events) / max(related.transactions, 1)
         if related.largest <= 1 / self.workers.count or part > LARGE_FAMILY:
@@ -327,7 +330,7 @@ class Runner:
         )
 
     def _really_ns(self, execution: Execution, workload: Workload) -> float:
-        """Nanoseconds that a transaction's function really took."""
+        """Nanoseconds that a transaction really took; of families, with what it takes to hand them out."""
         if workload.transactions == 0:
             return workload.cost_ns
         if execution.strategy == "serial":
@@ -382,8 +385,8 @@ class Runner:
                 batch.valid[order[begin:]] = False
                 self._escaping = ESCAPE_BATCHES
                 escaped = self._run_serially(batch, order, begin, ESCAPED_WHY)
-                return replace(escaped, seconds=_added(seconds, escaped.seconds))
-            seconds = _added(seconds, run.seconds)
+                return replace(escaped, seconds=added(seconds, escaped.seconds))
+            seconds = added(seconds, run.seconds)
             properties = {
                 name: max(properties.get(name, 0), value) if name in _LARGEST else properties.get(name, 0) + value
                 for name, value in run.properties.items()
@@ -472,21 +475,6 @@ class Runner:
 _LARGEST = ("longest chain", "layers", "graph bytes", "redo rounds", "skew", "operation us", "abort ratio")
 
 
-def _joined(executions: list[Execution]) -> Execution:
-    """One report for the pieces of a batch: sums, and what the last piece chose."""
-    seconds: dict[str, float] = {}
-    for execution in executions:
-        seconds = _added(seconds, execution.seconds)
-    names = dict.fromkeys(execution.strategy for execution in executions)
-    return replace(
-        executions[-1],
-        strategy=", ".join(names),
-        interpreted=sum(execution.interpreted for execution in executions),
-        seconds=seconds,
-        properties={**executions[-1].properties, "pieces": len(executions)},
-    )
-
-
 def _splits(strategy: Strategy) -> bool:
     return isinstance(strategy, Decision | Chains | Published) or strategy == "chains"
 
@@ -494,7 +482,3 @@ def _splits(strategy: Strategy) -> bool:
 def _in_full(strategy: Strategy) -> Strategy:
     names: dict[Strategy, Strategy] = {"chains": Chains(), "partitioned": Partitioned()}
     return names.get(strategy, strategy)
-
-
-def _added(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in {**one, **other}}

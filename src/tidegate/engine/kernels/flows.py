@@ -1,4 +1,4 @@
-"""Kernels of dataflow graphs: rows by keys that are known only now, which rows a group wrote, and when."""
+"""Kernels of dataflow graphs: rows by keys that are known only now, which rows a group wrote, what is forgotten."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import numpy as np
 from tidegate.engine.kernels.index import add, find
 from tidegate.foundation.atomics import ticks
 from tidegate.foundation.jit import kernel
+
+LARGEST = (1 << 63) - 1
 
 
 @kernel
@@ -29,6 +31,12 @@ def touch(slots, count, marks, touched, touched_count):  # type: ignore[no-untyp
             marks[slot] = True
             touched[touched_count[0]] = slot
             touched_count[0] += 1
+
+
+@kernel
+def is_forgotten(time, latest, keep):  # type: ignore[no-untyped-def]
+    """Whether a state is too old to be asked for: its time is not above the latest one minus what is kept."""
+    return time <= LARGEST - keep and time + keep <= latest
 
 
 @kernel

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.state.table import TableState
+from tidegate.operations.layout import Kind
 from tidegate.operations.plan import DTYPES, column_array
 
 Array = npt.NDArray[Any]
 SMALLEST = 64
 FIRST, NEXT, LATEST = 0, 1, 2
-LONG_AGO = -(1 << 62)
+LONG_AGO = -(1 << 63)
 
 
 class History:
@@ -81,6 +82,25 @@ class History:
         self._waiting = gone[kept]
         self.table.sweep(gone[~kept])
 
+    def string_numbers(self) -> list[Array]:
+        """The numbers of all strings that states hold."""
+        places = self._places()
+        return [column[places] for column in self._string_columns()]
+
+    def renumber(self, numbers: Array) -> None:
+        """String number n is number `numbers[n]` from now on."""
+        places = self._places()
+        for column in self._string_columns():
+            column[places] = numbers[column[places]]
+
+    def _places(self) -> Array:
+        """Where the states lie that are not forgotten."""
+        return np.arange(self.state[FIRST], self.state[NEXT]) & (len(self.time) - 1)
+
+    def _string_columns(self) -> list[Array]:
+        kinds = self.table.layout.value_columns
+        return [self.columns[column.name] for column in kinds if column.kind is Kind.STR]
+
     def add(self, slot: int, time: int) -> None:
         """Note the state that a row has now."""
         self._follow()
@@ -100,9 +120,12 @@ class History:
         """Forget what nobody may ask for any more."""
         while self.state[FIRST] < self.state[NEXT]:
             place = int(self.state[FIRST]) & (len(self.time) - 1)
-            if self.time[place] > self.state[LATEST] - self.keep:
+            if not self._is_forgotten(place):
                 return
             self.state[FIRST] += 1
+
+    def _is_forgotten(self, place: int) -> bool:
+        return int(self.time[place]) + self.keep <= int(self.state[LATEST])
 
     def of(self, slot: int, now: int, last: int) -> list[int]:
         """Where the states of a row lie that one may ask for, the newest first."""
@@ -111,7 +134,7 @@ class History:
         while link > self.state[FIRST]:
             place = (link - 1) & (len(self.time) - 1)
             link = int(self.before[place])
-            if now - last < self.time[place] <= now and self.time[place] > self.state[LATEST] - self.keep:
+            if now - last < int(self.time[place]) <= now and not self._is_forgotten(place):
                 found.append(place)
         return found
 

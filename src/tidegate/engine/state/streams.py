@@ -82,6 +82,11 @@ class StreamState:
         return [self.columns[name, part] for name, part, kind in places if kind is Kind.STR]
 
 
+def tuple_schema(layout: StreamLayout) -> pa.Schema:
+    """The columns of a stream's tuples as Arrow, with the number of their round."""
+    return StreamState(layout, True).table(StringPool()).schema
+
+
 def field_parts(field: StreamField) -> list[str]:
     """What the columns are called that carry a field: one, or one for each field of its key."""
     if field.table is None or len(field.kinds) == 1:

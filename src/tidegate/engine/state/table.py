@@ -134,10 +134,13 @@ class TableState:
 
     def slots(self) -> Array:
         """The slots of all rows that exist, in no particular order."""
-        found = np.empty(int(self._counters[COUNT]), np.int64)
-        count = list_slots(self._entries, found)
-        found = found[:count]
+        found = self._known()
         return found[self.exists[found]]
+
+    def _known(self) -> Array:
+        """The slots of all keys, also those whose row does not exist and that must stay (`pins`)."""
+        found = np.empty(int(self._counters[COUNT]), np.int64)
+        return found[: list_slots(self._entries, found)]
 
     def sweep(self, touched: Array) -> None:
         """Free the slots of rows that do not exist: deleted ones, and those that were only looked at."""
@@ -210,11 +213,11 @@ class TableState:
     # --- strings ---
 
     def string_numbers(self) -> list[Array]:
-        """The numbers of all strings that rows hold."""
-        slots = self.slots()
+        """The numbers of all strings that rows and keys hold."""
+        slots, known = self.slots(), self._known()
         found = [self.columns[c.name][slots] for c in self.layout.value_columns if c.kind is Kind.STR]
         keys = enumerate(self.layout.key_columns)
-        return found + [self.keys[slots, position] for position, key in keys if key.kind is Kind.STR]
+        return found + [self.keys[known, position] for position, key in keys if key.kind is Kind.STR]
 
     def renumber(self, strings: StringPool, numbers: Array) -> None:
         """Use another pool: string number n is number `numbers[n]` there. No slot may be fresh."""
@@ -226,8 +229,9 @@ class TableState:
                 self.columns[column.name][:] = self.defaults[column.name]
                 self.columns[column.name][slots] = numbers[held]
         positions = [n for n, key in enumerate(self.layout.key_columns) if key.kind is Kind.STR]
+        known = self._known()
         for position in positions:
-            self.keys[slots, position] = numbers[self.keys[slots, position]]
+            self.keys[known, position] = numbers[self.keys[known, position]]
         if positions:
             self._reindex(len(self._entries) // 2)
 
