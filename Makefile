@@ -51,6 +51,7 @@ smoke: install ## every benchmark once at a small size: verified, no bars
 	$(BIN)/tidegate bench triggers --smoke
 	$(BIN)/tidegate bench windows --smoke
 	$(BIN)/tidegate bench stages --smoke
+	$(BIN)/tidegate bench execute --smoke
 
 soak: install ## the long tests: kills at random moments, thousands of random programs
 	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)

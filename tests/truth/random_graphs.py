@@ -122,7 +122,9 @@ def random_graph_case(choices: Choices, small: bool = False) -> GraphCase:
         [(2, 2), (2, 3), (1, 4)] if small else [(2, 2), (3, 3), (3, 4), (2, 5), (2, 6), (1, 7), (1, 8)]
     )
     sizes = [size] if small or size < 3 or not choices.chance(20) else [size - size // 2, size // 2]
-    alone = (case.looks_up or case.remembered) and choices.chance(15)
+    asks = case.looks_up or case.remembered
+    sizes = [min(2, size)] if small and asks else sizes  # what they say takes long to compile
+    alone = asks and choices.chance(15)
     for number, members in enumerate(sizes if not alone else []):
         case.graphs.append(_random_graph(choices, case, number, members))
     for number in range(choices.weighted([(3, 0), (3, 1), (1, 2)] if not alone else [(1, 1), (2, 2), (2, 3)])):

@@ -13,6 +13,7 @@
     triggers      chains of procedures: started inside the engine, or from outside
     windows       large windows beside small ones: what a row costs
     stages        steps of a graph that share no table, side by side
+    execute       one transaction now, between batches
 
 Each command prints its tables, adds JSON lines to a file under `results/`, and ends with exit code 1
 when a bar was missed; strategies, scaling, dynamic, groups, leaderboard and triggers
@@ -54,6 +55,7 @@ for _name, _command in (
     ("triggers", streams.triggers),
     ("windows", streams.windows),
     ("stages", streams.stages),
+    ("execute", streams.execute),
 ):
     app.command(_name)(_command)
 

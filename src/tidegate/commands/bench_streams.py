@@ -1,4 +1,4 @@
-"""`tidegate bench` for dataflow graphs: leaderboard, triggers, windows and stages.
+"""`tidegate bench` for dataflow graphs: leaderboard, triggers, windows, stages, and single requests between them.
 
 The first two compare the engine's own triggers with a client that calls one procedure after the other and waits.
 """
@@ -132,3 +132,27 @@ def stages(
         rounds=rounds,
     )
     view.finish([view.run(declared, view.file_for(output, "stages", smoke))])
+
+
+def execute(
+    requests: Annotated[int, typer.Option(min=100, help="Calls in one run.")] = 5_000,
+    votes: Annotated[int, typer.Option(min=1, help="Votes in each batch between a hundred calls.")] = 500,
+    rounds: Rounds = 7,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """What one transaction takes that is asked for now, between the batches of a stream.
+
+    Example: `tidegate bench execute --requests 20000`
+    """
+    from tidegate.benchmarks import execute as experiments
+
+    console, file = Console(), view.file_for(output, "execute", smoke)
+    if smoke:
+        requests, votes, rounds = 100, 20, 1
+    declared = experiments.experiment(requests=requests, votes=votes, seed=seed, rounds=rounds)
+    report = view.measure(declared, console)
+    view.show(report, console, file)
+    bars, settings = experiments.bars(report), declared.settings
+    view.finish([smoke or view.show_bars("execute", bars, console, file, seed=seed, settings=settings)])
