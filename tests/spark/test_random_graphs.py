@@ -46,7 +46,7 @@ from ..truth.random_graphs import Event, GraphCase, random_graph_case
 from ..truth.running import FIRST_COMPILED_SEED, FIRST_SOAK_SEED, Record, chunks, name_of
 from ..truth.stand_in import declared, model_of
 
-PLAIN, REMEMBERING, COMPILED = 6, 2, 1
+PLAIN, REMEMBERING, COMPILED = 3, 1, 1
 SOAK_PLAIN, SOAK_COMPILED = 120, 30
 CUTS = 3
 
