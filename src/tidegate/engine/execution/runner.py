@@ -64,8 +64,9 @@ SURE = 0.8
 DOUBT = 1.25
 """Costs of the last batch are taken as known, without a probe, if even so much more would be cheap."""
 
-SETTLED_BATCHES = 8
-"""After serial was chosen, so many batches run serially without a look, while functions take as long as they did."""
+SETTLED_BATCHES, SETTLED_BATCHES_MAX = 8, 64
+"""After serial was chosen, so many batches run serially without a look, while functions take as long as they did; twice
+as many each time that it is chosen again."""
 
 LARGE_FAMILY = 0.95
 """A family with up to this share of the transactions may get a strategy of its own, while all others stay whole."""
@@ -115,7 +116,8 @@ class Runner:
         self._cost_us, self._abort_ratio, self._failed, self._spared = 0.0, 0.0, 0.0, SPARED
         self._prober, self._known_ns, self._costly_ns, self._unprobed = Prober(), 0.0, 0.0, 0
         self._interrupts = Interrupts()
-        self._skip_families, self._hot_without, self._settled = 0, 0.0, 0
+        self._skip_families, self._hot_without = 0, 0.0
+        self._settled, self._patience = 0, SETTLED_BATCHES // 2
         self._nothing_ran = True
 
     def use_strings(self, strings: StringPool) -> None:
@@ -219,7 +221,9 @@ class Runner:
                 self._prober.learn(really_ns)
             self._costly_ns = 0.0 if first or choice.candidate is SERIAL else really_ns
             self._known_ns = really_ns if choice.candidate is SERIAL else 0.0
-            self._settled = SETTLED_BATCHES
+            again = choice.candidate is SERIAL
+            self._patience = min(2 * self._patience, SETTLED_BATCHES_MAX) if again else SETTLED_BATCHES
+            self._settled = self._patience
         self._failed = np.count_nonzero(batch.status) / batch.size
         return replace(
             execution,
