@@ -14,7 +14,7 @@ import pytest
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.engine import flows, lanes
-from tidegate.engine.lanes import Choice, Pipeline, pieces_of
+from tidegate.engine.lanes import Pipeline, StageChoice, pieces_of
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.decision import Strategy
 from tidegate.testing import check_history
@@ -311,7 +311,7 @@ class TestPipeline:
 
 class TestChoice:
     def test_the_faster_way_is_taken_once_both_are_known(self) -> None:
-        choice = Choice()
+        choice = StageChoice()
         for _ in range(4):
             staged = choice.staged()
             choice.learn(staged, 1000, 1.0 if staged else 2.0)
@@ -319,17 +319,17 @@ class TestChoice:
         assert "1000000 ns an event side by side, 2000000 ns one after the other" in choice.why
 
     def test_the_first_time_loads_code_and_does_not_count(self) -> None:
-        choice = Choice()
+        choice = StageChoice()
         for seconds in ((True, 90.0), (False, 2.0), (True, 1.0), (False, 2.0)):
             choice.learn(seconds[0], 1000, seconds[1])
         assert choice.staged()
 
     def test_what_was_slower_gets_another_chance(self) -> None:
-        choice = Choice()
+        choice = StageChoice()
         for _ in range(4):
             staged = choice.staged()
             choice.learn(staged, 1000, 2.0 if staged else 1.0)
-        tried = [choice.staged() for _ in range(2 * Choice.AGAIN)]
+        tried = [choice.staged() for _ in range(2 * StageChoice.AGAIN)]
         assert tried.count(True) == 2
 
 

@@ -267,11 +267,30 @@ def workers(monkeypatch: pytest.MonkeyPatch, folder: Path, plain: bool) -> Itera
         yield
 
 
-@pytest.mark.parametrize("seeds", chunks(0, PLAIN, 3), ids=name_of)
+LONGER = (pytest.mark.soak, pytest.mark.timeout(3600))
+SEEDS = [
+    (chunks(0, PLAIN, 3), True, ()),
+    (chunks(FIRST_COMPILED_SEED, COMPILED, 1), False, ()),
+    (chunks(FIRST_SOAK_SEED, SOAK_PLAIN, 30), True, LONGER),
+    (chunks(FIRST_SOAK_SEED, SOAK_COMPILED, 10), False, LONGER),
+]
+ALL_SEEDS = [
+    pytest.param(seeds, plain, id=f"{'plain' if plain else 'compiled'} {name_of(seeds)}", marks=marks)
+    for parts, plain, marks in SEEDS
+    for seeds in parts
+]
+
+
+@pytest.mark.parametrize(("seeds", "plain"), ALL_SEEDS)
 def test_generated_code_on_spark_equals_the_model(
-    spark: SparkSession, tmp_path: Path, seeds: range, monkeypatch: pytest.MonkeyPatch, record_property: Record
+    spark: SparkSession,
+    tmp_path: Path,
+    seeds: range,
+    plain: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Record,
 ) -> None:
-    with workers(monkeypatch, tmp_path, plain=True):
+    with workers(monkeypatch, tmp_path, plain):
         record_property("compared dataflow programs on Spark", run_seeds(spark, seeds, tmp_path))
 
 
@@ -282,31 +301,3 @@ def test_what_rows_were_in_earlier_micro_batches_is_remembered(
     with workers(monkeypatch, tmp_path, plain=True):
         compared = run_seeds(spark, itertools.islice(telling, REMEMBERING), tmp_path)
         record_property("compared dataflow programs on Spark", compared)
-
-
-@pytest.mark.parametrize("seeds", chunks(FIRST_COMPILED_SEED, COMPILED, 1), ids=name_of)
-def test_compiled_code_on_spark_equals_the_model(
-    spark: SparkSession, tmp_path: Path, seeds: range, monkeypatch: pytest.MonkeyPatch, record_property: Record
-) -> None:
-    with workers(monkeypatch, tmp_path, plain=False):
-        record_property("compared dataflow programs on Spark", run_seeds(spark, seeds, tmp_path))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seeds", chunks(FIRST_SOAK_SEED, SOAK_PLAIN, 30), ids=name_of)
-def test_generated_code_on_spark_equals_the_model_for_longer(
-    spark: SparkSession, tmp_path: Path, seeds: range, monkeypatch: pytest.MonkeyPatch, record_property: Record
-) -> None:
-    with workers(monkeypatch, tmp_path, plain=True):
-        record_property("compared dataflow programs on Spark", run_seeds(spark, seeds, tmp_path))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seeds", chunks(FIRST_SOAK_SEED, SOAK_COMPILED, 10), ids=name_of)
-def test_compiled_code_on_spark_equals_the_model_for_longer(
-    spark: SparkSession, tmp_path: Path, seeds: range, monkeypatch: pytest.MonkeyPatch, record_property: Record
-) -> None:
-    with workers(monkeypatch, tmp_path, plain=False):
-        record_property("compared dataflow programs on Spark", run_seeds(spark, seeds, tmp_path))

@@ -79,14 +79,17 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
     def verify_beside(prepared: tuple[tg.Engine, list[int]], taken: list[float]) -> None:
         _require(prepared[0].scan(leaderboard.Contestant), "votes", sum(prepared[1]) + len(taken))
 
+    def as_if_all(taken: list[float]) -> float:
+        return statistics.median(taken) * requests  # a run's time, if every call took what the one in the middle took
+
     return Experiment(
         name="execute",
         title="One transaction now, at the median",
-        items=1,
+        items=requests,
         item="request",
         variants=[
-            Variant(ALONE, prepare=alone, run=run_alone, verify=verify_alone, seconds=statistics.median),
-            Variant(BESIDE, prepare=beside, run=run_beside, verify=verify_beside, seconds=statistics.median),
+            Variant(ALONE, prepare=alone, run=run_alone, verify=verify_alone, seconds=as_if_all),
+            Variant(BESIDE, prepare=beside, run=run_beside, verify=verify_beside, seconds=as_if_all),
         ],
         settings={"requests": requests, "votes": votes},
         seed=seed,
@@ -103,6 +106,8 @@ def _require(rows: pa.Table, column: str, wanted: int) -> None:
 def bars(report: Report) -> list[Bar]:
     """The median of each way, in microseconds."""
     return [
-        Bar(f"execute, {found.variant}: median in µs", found.seconds_median * 1e6, "≤", BAR_US)
+        Bar(
+            f"execute, {found.variant}: median in µs", found.seconds_median / report.experiment.items * 1e6, "≤", BAR_US
+        )
         for found in report.comparisons
     ]

@@ -167,7 +167,7 @@ class StepWriter:
         position = "i" if member.border else "q"
         body: list[str] = [f"    hits[{number}] += 1"]
         passed = {"i": "i" if member.gives_results else "0"}
-        passed |= {name: f"{name}_{self._stage(number)}" for name in WINDOW_ARRAYS}
+        passed |= {name: f"{name}_{self.flows.stage_of_member(number)}" for name in WINDOW_ARRAYS}
         for parameter in plan.parameters:
             if isinstance(parameter, RowParameter):
                 body += self._row(member, parameter)
@@ -258,21 +258,15 @@ class StepWriter:
             *(f"    {line}" for line in journal_lines(table, row, now, "m")),
         ]
 
-    def _stage(self, member: int) -> int:
-        """The stage that runs a member."""
-        groups = (number for flow in self.flows.flows for number in flow.group_numbers)
-        return self.flows.stage_of(next(g for g in groups if member in self.flows.group(g).members))
-
     def _base(self, window: int) -> str:
         """Where a window begins among those of its stage."""
-        stage = self.flows.stage_of_window(window)
-        before = sum(self.flows.stage_of_window(other) == stage for other in range(window))
-        return f"wbases_{stage}[{before}]"
+        stage, place = self.flows.place_of_window(window)
+        return f"wbases_{stage}[{place}]"
 
     def _windows(self, number: int, member: MemberPlan, plan: TransactionPlan, position: str) -> list[str]:
         """Let the member's own windows take in the tuple, and run the triggers of those that slide."""
         lines: list[str] = []
-        own = self._stage(number)
+        own = self.flows.stage_of_member(number)
         for window in plan.windows:
             found = self._window_number(member, window.name)
             if self.flows.owners[found] != number:

@@ -302,7 +302,7 @@ class FlowInterpreter:
                     column += 1
                 if field.name == window.time:
                     time = int(word)
-            base = int(windows.bases[self._run.window_places[found][1]])
+            base = int(windows.bases[self._run.window(found)[1]])
             slid[found] = bool(window_insert(windows.heap, windows.journal, windows.state, base, words, time))
             if windows.state[1] != 0:
                 raise _NoRoom
@@ -313,8 +313,8 @@ class FlowInterpreter:
         return slid
 
     def _window_rows(self, number: int, slid: bool) -> WindowRows:
-        place = self._run.window_places[number][1]
-        columns, layout = self._windows.rows(place), self._windows.layouts[place]
+        windows, place = self._run.window(number)
+        columns, layout = windows.rows(place), windows.layouts[place]
         plain = {
             name: [self._interpreter.plain(value, kind) for value in columns[name]] for name, kind in layout.columns
         }

@@ -31,7 +31,7 @@ from tidegate.engine.execution.executions import Execution
 from tidegate.engine.execution.workers import Workers
 from tidegate.engine.flow_interpreter import FlowInterpreter
 from tidegate.engine.interpreter import Interpreter
-from tidegate.engine.lanes import Choice, Lane, Pipeline, pieces_of
+from tidegate.engine.lanes import Lane, Pipeline, StageChoice, pieces_of
 from tidegate.engine.state.history import History
 from tidegate.engine.state.streams import StreamState, field_array, field_parts, value_array
 from tidegate.engine.state.strings import StringPool
@@ -132,7 +132,13 @@ class FlowRun:
         ]
         self.windows = [Windows() for _ in self.flows.stages]
         """Those of each stage."""
-        self.window_layouts, self.window_places = self._lay_out_windows()
+        self.window_layouts = [
+            window_layout(self.flows, self.plan.transactions, number, window)
+            for number, window in enumerate(self.flows.windows)
+        ]
+        self._window_places = [self.flows.place_of_window(number) for number in range(len(self.flows.windows))]
+        for (stage, _), layout in zip(self._window_places, self.window_layouts, strict=True):
+            self.windows[stage].add(layout)
         self._journals = {name: _Journal(tables[name]) for name in self.flows.journalled}
         self.histories = {name: History(tables[name], keep) for name, keep in self.flows.remembered}
         self._hits = np.zeros(len(self.flows.members), np.int64)
@@ -142,25 +148,15 @@ class FlowRun:
         self._order = np.empty(0, np.int64)
         self._whole = Lane(self.flows, len(self.plan.transactions), None)
         self._lanes = [Lane(self.flows, len(self.plan.transactions), n) for n in range(len(self.flows.stages))]
-        self._workers, self._strategy, self._choice = workers, strategy, Choice()
+        self._workers, self._strategy, self._choice = workers, strategy, StageChoice()
         self._walked = self._whole
         self._rooms = 0
         self._python = threading.Lock()
         self._ends: dict[str, Array] = {}
 
-    def _lay_out_windows(self) -> tuple[list[WindowLayout], list[tuple[int, int]]]:
-        """All windows in their order, and of each its stage and its number there."""
-        layouts, places = [], []
-        for number, window in enumerate(self.flows.windows):
-            stage = self.flows.stage_of_window(number)
-            layouts.append(window_layout(self.flows, self.plan.transactions, number, window))
-            places.append((stage, len(self.windows[stage].layouts)))
-            self.windows[stage].add(layouts[-1])
-        return layouts, places
-
     def window(self, number: int) -> tuple[Windows, int]:
         """Where a window lies: those of its stage, and its number among them."""
-        stage, place = self.window_places[number]
+        stage, place = self._window_places[number]
         return self.windows[stage], place
 
     @property
@@ -214,8 +210,8 @@ class FlowRun:
     def run(self, batch: Batch, order: Array) -> Execution:
         """Take a batch's events through the graphs."""
         began, self._order = time.perf_counter(), order
-        adaptive = self._strategy == "adaptive"
-        staged = self._can_be_staged(len(order)) and (self._choice.staged() if adaptive else True)
+        adaptive, several = self._strategy == "adaptive", self._can_be_staged(len(order))
+        staged = several and (not adaptive or self._choice.staged())
         if staged:
             interpreted, properties = self._run_side_by_side(batch, order)
         else:
@@ -226,9 +222,11 @@ class FlowRun:
         rounds = {f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)}
         seconds, stages = time.perf_counter() - began, len(self.flows.stages)
         why = "dataflow graphs run in their order, group by group"
-        if self._can_be_staged(len(order)):
+        if several:
+            why = f"{stages} stages that share no table"
+        if several and adaptive:
             self._choice.learn(staged, len(order), seconds)
-            why = f"{stages} stages that share no table{f': {self._choice.why}' if adaptive else ''}"
+            why += f": {self._choice.why}"
         return Execution(
             "stages" if staged else "serial",
             workers=min(self._workers.count, stages) if staged else 1,

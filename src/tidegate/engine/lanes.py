@@ -169,7 +169,7 @@ def _givers(flows: FlowsPlan, stage: int) -> set[int]:
     }
 
 
-class Choice:
+class StageChoice:
     """Whether a batch is walked through by one lane or by one for each stage: by what either took before.
 
     Both are tried twice, for the first time also loads code; then the faster is taken, and the other is tried again

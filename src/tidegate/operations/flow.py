@@ -202,10 +202,15 @@ class FlowsPlan:
         """The stage that a group belongs to."""
         return next(number for number, stage in enumerate(self.stages) if group in stage.groups)
 
-    def stage_of_window(self, window: int) -> int:
-        """The stage whose memory a window lies in: its owner's."""
+    def stage_of_member(self, member: int) -> int:
+        """The stage that runs a member."""
         groups = (number for flow in self.flows for number in flow.group_numbers)
-        return self.stage_of(next(g for g in groups if self.owners[window] in self.group(g).members))
+        return self.stage_of(next(number for number in groups if member in self.group(number).members))
+
+    def place_of_window(self, window: int) -> tuple[int, int]:
+        """Where a window lies: its owner's stage, and its number among the windows of that."""
+        stages = [self.stage_of_member(owner) for owner in self.owners[: window + 1]]
+        return stages[window], stages[:window].count(stages[window])
 
     @property
     def crossing(self) -> tuple[int, ...]:

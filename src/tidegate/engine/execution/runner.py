@@ -7,6 +7,7 @@ compiled, and as the way back when an operation on several workers needs plain P
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.engine.adaptation.attention import KnownCost, SerialSpell, Unrelated
 from tidegate.engine.adaptation.model import (
     ALONE,
     FAMILIES,
@@ -61,27 +63,11 @@ ADAPTIVE_EVENTS_MIN = 64
 SURE = 0.8
 """Serial is taken without a look at the rows if no other strategy can come near, even without any conflict."""
 
-DOUBT = 1.25
-"""Costs of the last batch are taken as known, without a probe, if even so much more would be cheap."""
-
-SETTLED_BATCHES, SETTLED_BATCHES_MAX = 8, 64
-"""After serial was chosen, so many batches run serially without a look, while functions take as long as they did; twice
-as many each time that it is chosen again."""
-
 LARGE_FAMILY = 0.95
 """A family with up to this share of the transactions may get a strategy of its own, while all others stay whole."""
 
-MUCH_CHEAPER, UNPROBED_BATCHES = 4.0, 8
-"""They are taken as known as well, for so many batches, if several workers would be right even for much less."""
-
 SPARED_SAMPLES, SPARED_SHARE = 256, 0.05
 """How many operations must be timed, and which share be stoppable, to say how many aborts spared."""
-
-UNRELATED_BATCHES = 8
-"""After a batch for which another strategy was better, families are not looked for in so many batches."""
-
-COOLER = 2.0
-"""They are, if the hottest row has cooled down by so much: hot rows are what holds large families together."""
 
 ESCAPE_BATCHES = 16
 """Batches that run serially after one that needed plain Python in the middle."""
@@ -114,10 +100,9 @@ class Runner:
         self._warned: set[str] = set()
         self._escaping = 0
         self._cost_us, self._abort_ratio, self._failed, self._spared = 0.0, 0.0, 0.0, SPARED
-        self._prober, self._known_ns, self._costly_ns, self._unprobed = Prober(), 0.0, 0.0, 0
+        self._prober, self._known_cost = Prober(), KnownCost()
+        self._serial_spell, self._unrelated = SerialSpell(), Unrelated()
         self._interrupts = Interrupts()
-        self._skip_families, self._hot_without = 0, 0.0
-        self._settled, self._patience = 0, SETTLED_BATCHES // 2
         self._nothing_ran = True
 
     def use_strings(self, strings: StringPool) -> None:
@@ -176,18 +161,20 @@ class Runner:
             self._escaping -= 1
             return self._run_serially(batch, order, 0, "operations of recent batches needed plain Python")
         workers = min(self.workers.count, processors())
-        if self._known_ns > 0.0 and (self._settled or self._is_cheap(len(order), self._known_ns * DOUBT, workers)):
-            return self._run_as_before(batch, order)
+        spell = self._serial_spell
+        if spell.goes_on(lambda cost_ns: self._is_cheap(len(order), cost_ns, workers)):
+            why = f"functions took {spell.cost_ns:.0f} ns: serial, as the batch before"
+            execution = self._run_serially(batch, order, 0, why)
+            spell.ran(execution.seconds["execute"] / len(order) * 1e9)
+            return execution
         began = time.perf_counter()
         probe = self._cost(batch, order, workers)
         probed, cost_ns, interpreted = probe.events, probe.cost_ns, probe.interpreted
         probe_seconds = time.perf_counter() - began
         rest = len(order) - probed
-        self._known_ns = 0.0
         if self._is_cheap(rest, cost_ns, workers):
             execution = self._run_serially(batch, order, probed, f"functions take {cost_ns:.0f} ns: nothing to gain")
-            if rest:
-                self._known_ns = execution.seconds["execute"] / rest * 1e9
+            spell.begin(execution.seconds["execute"] / max(rest, 1) * 1e9, chosen=False)
             return replace(
                 execution,
                 interpreted=execution.interpreted + interpreted,
@@ -196,10 +183,13 @@ class Runner:
         began = time.perf_counter()
         workload = Workload(rest, cost_ns, self._operations(batch), 0.0, 0.0, workers, spared=self._spared)
         workload = replace(workload, aborts=self._failed)
-        related = self._related(batch, order, probed)
+        hottest = functools.cache(lambda: sample_hottest(self.plan, batch, order, probed))
+        related = None
+        if self._unrelated.worth_a_search(hottest):
+            related = families.find(self._builder, self.workers, batch, order, probed)
         if related is None or related.largest > 1 / workers:  # else nobody has to wait for anybody
             near = sample_neighbours(self._builder.shapes(batch), batch, order, probed, workers)
-            workload = replace(workload, near=near, hot=sample_hottest(self.plan, batch, order, probed))
+            workload = replace(workload, near=near, hot=hottest())
         if related is not None:
             workload, found = self._with_families(workload, batch, related)
             interpreted += found
@@ -207,23 +197,15 @@ class Runner:
         relate_seconds = time.perf_counter() - began
         choice = self.model.choose(workload, allow_split=any(self.plan.slices))
         if related is not None:
-            self._judge_families(choice)
+            self._unrelated.judge(choice)
         began = time.perf_counter()
         execution = self._run_choice(batch, order, probed, choice, related)
-        self._costly_ns = 0.0
         if execution.why == choice.why:  # else it ended in another way than was chosen
             looked = relate_seconds if choice.candidate is FAMILIES or choice.candidate.shared else 0.0
-            seconds = looked + time.perf_counter() - began
-            really_ns = self._really_ns(execution, workload)
-            timed_alone = choice.candidate is not FAMILIES  # else what it took says nothing about functions
-            first = self.model.learn(choice, seconds, really_ns if timed_alone else cost_ns)
-            if probe.events and not first:
-                self._prober.learn(really_ns)
-            self._costly_ns = 0.0 if first or choice.candidate is SERIAL else really_ns
-            self._known_ns = really_ns if choice.candidate is SERIAL else 0.0
-            again = choice.candidate is SERIAL
-            self._patience = min(2 * self._patience, SETTLED_BATCHES_MAX) if again else SETTLED_BATCHES
-            self._settled = self._patience
+            self._learn_from(choice, execution, looked + time.perf_counter() - began, probe)
+        else:
+            self._known_cost.learn(0.0)
+            spell.end()
         self._failed = np.count_nonzero(batch.status) / batch.size
         return replace(
             execution,
@@ -231,14 +213,18 @@ class Runner:
             seconds={"probe": probe_seconds, "relate": relate_seconds, **execution.seconds},
         )
 
-    def _run_as_before(self, batch: Batch, order: Array) -> Execution:
-        """Run serially, as the last batch; while functions take as long as they did, nothing else is looked at."""
-        before = self._known_ns
-        execution = self._run_serially(batch, order, 0, f"functions took {before:.0f} ns: serial, as the batch before")
-        self._known_ns = execution.seconds["execute"] / len(order) * 1e9
-        self._settled = self._settled - 1 if before / DOUBT < self._known_ns < before * DOUBT else 0
-        self._settled = max(self._settled, 0)
-        return execution
+    def _learn_from(self, choice: Choice, execution: Execution, seconds: float, probe: Probe) -> None:
+        """What a batch that ran as it was chosen tells about the next ones."""
+        serial, really_ns = choice.candidate is SERIAL, self._really_ns(execution, choice.workload)
+        alone = choice.candidate is not FAMILIES  # of families is only known what they took with handing them out
+        first = self.model.learn(choice, seconds, really_ns if alone else choice.workload.cost_ns)
+        if probe.events and not first:
+            self._prober.learn(really_ns)
+        self._known_cost.learn(0.0 if first or serial else really_ns)
+        if serial:
+            self._serial_spell.begin(really_ns, chosen=True)
+        else:
+            self._serial_spell.end()
 
     def _is_cheap(self, count: int, cost_ns: float, workers: int) -> bool:
         """Whether serial execution wins by far even against strategies that never wait."""
@@ -248,30 +234,11 @@ class Runner:
         return predict(SERIAL, found) <= min(predict(candidate, found) for candidate in (FAMILIES, *ALONE)) * SURE
 
     def _cost(self, batch: Batch, order: Array, workers: int) -> Probe:
-        """What a transaction costs: as the last batch says, if much less would not change anything; else by a probe."""
-        costly = self._costly_ns
-        if costly > 0.0 and not self._is_cheap(len(order), costly / MUCH_CHEAPER, workers) and self._unprobed > 0:
-            self._unprobed -= 1
-            return Probe(0, costly, 0)
-        self._unprobed = UNPROBED_BATCHES
+        """What a transaction costs: as the last batch says, if that will do; else by a probe."""
+        known_ns = self._known_cost.take(lambda cost_ns: self._is_cheap(len(order), cost_ns, workers))
+        if known_ns is not None:
+            return Probe(0, known_ns, 0)
         return self._prober.probe(lambda start, stop: self.serial.run(batch, order, start, stop), len(order))
-
-    def _related(self, batch: Batch, order: Array, start: int) -> families.Families | None:
-        """The families of a batch; None if recent batches, with rows as hot, were better off with another strategy."""
-        if self._skip_families > 0:
-            hot = sample_hottest(self.plan, batch, order, start)
-            if hot > self._hot_without / COOLER:
-                self._skip_families -= 1
-                return None
-        return families.find(self._builder, self.workers, batch, order, start)
-
-    def _judge_families(self, choice: Choice) -> None:
-        """Do not look for families in the next batches if they promised nothing, or too little."""
-        best = choice.predicted[str(choice.candidate)]
-        by_families = (seconds for name, seconds in choice.predicted.items() if name.startswith(str(FAMILIES)))
-        promised = choice.candidate is not SERIAL and min(by_families) <= best
-        self._skip_families = 0 if promised else UNRELATED_BATCHES
-        self._hot_without = choice.workload.hot
 
     def _with_families(self, workload: Workload, batch: Batch, related: families.Families) -> tuple[Workload, int]:
         """What is known of a batch, and how its families would spread over the workers.

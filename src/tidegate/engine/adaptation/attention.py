@@ -1,0 +1,110 @@
+"""How often the adaptive strategy looks: what was found lately need not be found again.
+
+Looking costs time: a probe, families, a sample. Three things are remembered so that it is done only where it may
+change something:
+
+    SerialSpell     serial won, and functions take as long as they did: no look at all, for a while
+    KnownCost       functions cost so much that a quarter of it would still be for several workers: no probe
+    Unrelated       families promised nothing, and the hottest row is as hot as it was: they are not searched for
+
+Each of them ends by itself, so a change that none of these notices is noticed some batches later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.engine.adaptation.model import FAMILIES, SERIAL, Choice
+
+DOUBT = 1.25
+"""A cost is what it was if it has not changed by more than this; and cheap, if even so much more would be."""
+
+SPELL_BATCHES, SPELL_BATCHES_MAX = 8, 64
+"""How many batches run serially without a look after serial was chosen; twice as many each time that it is again."""
+
+MUCH_CHEAPER, UNPROBED_BATCHES = 4.0, 8
+"""A cost is taken as known, for so many batches, if several workers would be right even for much less."""
+
+UNRELATED_BATCHES = 8
+"""After a batch for which another strategy was better, families are not looked for in so many batches."""
+
+COOLER = 2.0
+"""They are, if the hottest row has cooled down by so much: hot rows are what holds large families together."""
+
+IsCheap = Callable[[float], bool]
+"""Whether functions of so many nanoseconds are for one worker, without any doubt."""
+
+
+@dataclass(slots=True)
+class SerialSpell:
+    """Batches that ran serially, one after the other."""
+
+    cost_ns: float = 0.0
+    """What the functions of the last one took; 0 if it did not run serially."""
+    _left: int = 0
+    _length: int = SPELL_BATCHES // 2
+
+    def goes_on(self, is_cheap: IsCheap) -> bool:
+        """Whether the next batch needs no look either."""
+        return self.cost_ns > 0.0 and (self._left > 0 or is_cheap(self.cost_ns * DOUBT))
+
+    def ran(self, cost_ns: float) -> None:
+        """A batch ran serially without a look."""
+        alike = self.cost_ns / DOUBT < cost_ns < self.cost_ns * DOUBT
+        self._left = max(self._left - 1, 0) if alike else 0
+        self.cost_ns = cost_ns
+
+    def begin(self, cost_ns: float, chosen: bool) -> None:
+        """A batch ran serially after a look: serial was chosen, or functions were cheap without a doubt."""
+        self.cost_ns = cost_ns
+        if chosen:
+            self._length = min(2 * self._length, SPELL_BATCHES_MAX)
+            self._left = self._length
+
+    def end(self) -> None:
+        """Several workers ran a batch."""
+        self.cost_ns, self._left, self._length = 0.0, 0, SPELL_BATCHES // 2
+
+
+@dataclass(slots=True)
+class KnownCost:
+    """What the functions of a batch that several workers ran have cost."""
+
+    _cost_ns: float = 0.0
+    _left: int = 0
+
+    def take(self, is_cheap: IsCheap) -> float | None:
+        """The cost, if it may be used for the next batch; None if that needs a probe."""
+        if self._left > 0 and self._cost_ns > 0.0 and not is_cheap(self._cost_ns / MUCH_CHEAPER):
+            self._left -= 1
+            return self._cost_ns
+        self._left = UNPROBED_BATCHES
+        return None
+
+    def learn(self, cost_ns: float) -> None:
+        """The last batch's; 0 if it told nothing."""
+        self._cost_ns = cost_ns
+
+
+@dataclass(slots=True)
+class Unrelated:
+    """Whether families are worth a search."""
+
+    _left: int = 0
+    _hot: float = 0.0
+
+    def worth_a_search(self, hottest: Callable[[], float]) -> bool:
+        """Whether to search in the next batch; `hottest` tells its hottest row's share, where that matters."""
+        if self._left > 0 and hottest() >= self._hot / COOLER:
+            self._left -= 1
+            return False
+        return True
+
+    def judge(self, choice: Choice) -> None:
+        """What came of a search: serial, or families that promised less than what was chosen, are no success."""
+        best = choice.predicted[str(choice.candidate)]
+        by_families = (seconds for name, seconds in choice.predicted.items() if name.startswith(str(FAMILIES)))
+        promised = choice.candidate is not SERIAL and min(by_families) <= best
+        self._left = 0 if promised else UNRELATED_BATCHES
+        self._hot = choice.workload.hot

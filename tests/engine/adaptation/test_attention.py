@@ -1,0 +1,184 @@
+"""How often the adaptive strategy looks: rarely where nothing changes, at once where it may matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tidegate as tg
+from tidegate.engine.adaptation import attention, probing
+from tidegate.engine.adaptation.attention import (
+    SPELL_BATCHES,
+    SPELL_BATCHES_MAX,
+    UNPROBED_BATCHES,
+    UNRELATED_BATCHES,
+    KnownCost,
+    SerialSpell,
+    Unrelated,
+)
+from tidegate.engine.adaptation.model import CANDIDATES, FAMILIES, SERIAL, Candidate, Choice, Workload, predict
+from tidegate.engine.execution import families, runner
+from tidegate.workloads.cost import Stone, polish
+
+
+def never(cost_ns: float) -> bool:
+    return False
+
+
+class TestSerialSpell:
+    def batches(self, spell: SerialSpell, cost_ns: float = 100.0) -> int:
+        """How many batches of a cost run without a look."""
+        count = 0
+        while spell.goes_on(never) and count < 1000:
+            spell.ran(cost_ns)
+            count += 1
+        return count
+
+    def test_each_time_that_serial_is_chosen_again_it_lasts_longer_up_to_a_limit(self) -> None:
+        spell, lengths = SerialSpell(), []
+        for _ in range(6):
+            spell.begin(100.0, chosen=True)
+            lengths.append(self.batches(spell))
+        assert lengths[:2] == [SPELL_BATCHES, 2 * SPELL_BATCHES]
+        assert lengths[-2:] == [SPELL_BATCHES_MAX, SPELL_BATCHES_MAX]
+
+    def test_several_workers_end_it_and_the_next_begins_as_the_first(self) -> None:
+        spell = SerialSpell()
+        for _ in range(3):
+            spell.begin(100.0, chosen=True)
+        spell.end()
+        assert self.batches(spell) == 0
+        spell.begin(100.0, chosen=True)
+        assert self.batches(spell) == SPELL_BATCHES
+
+    @pytest.mark.parametrize("cost_ns", [50.0, 200.0])
+    def test_other_functions_end_it(self, cost_ns: float) -> None:
+        spell = SerialSpell()
+        spell.begin(100.0, chosen=True)
+        spell.ran(cost_ns)
+        assert not spell.goes_on(never)
+
+    def test_what_is_cheap_without_a_doubt_goes_on_for_ever(self) -> None:
+        spell = SerialSpell()
+        spell.begin(100.0, chosen=False)
+        assert not spell.goes_on(never)
+        assert all(spell.goes_on(lambda cost_ns: cost_ns < 130.0) for _ in range(1000))
+        assert not spell.goes_on(lambda cost_ns: cost_ns < 110.0)  # a quarter more would not be
+
+
+class TestKnownCost:
+    def test_it_is_used_for_some_batches_and_then_measured_again(self) -> None:
+        known = KnownCost()
+        assert known.take(never) is None
+        known.learn(5_000.0)
+        assert [known.take(never) for _ in range(UNPROBED_BATCHES)] == [5_000.0] * UNPROBED_BATCHES
+        assert known.take(never) is None
+
+    def test_it_is_not_where_much_less_would_be_cheap(self) -> None:
+        known = KnownCost()
+        known.take(never)
+        known.learn(5_000.0)
+        assert known.take(lambda cost_ns: cost_ns < 2_000.0) is None
+
+    def test_a_batch_that_told_nothing_makes_it_unknown(self) -> None:
+        known = KnownCost()
+        known.take(never)
+        known.learn(5_000.0)
+        known.learn(0.0)
+        assert known.take(never) is None
+
+
+class TestUnrelated:
+    def choice(self, candidate: Candidate, largest: float, hot: float) -> Choice:
+        found = Workload(10_000, 20_000.0, 2.0, 0.0, hot, 2, largest=largest)
+        return Choice(candidate, {str(other): predict(other, found) for other in CANDIDATES}, found)
+
+    def other(self) -> Candidate:
+        return next(candidate for candidate in CANDIDATES if candidate.strategy == "mvlk")
+
+    def test_they_are_not_searched_for_while_rows_are_as_hot_as_they_were(self) -> None:
+        unrelated = Unrelated()
+        assert unrelated.worth_a_search(lambda: 0.2)
+        unrelated.judge(self.choice(self.other(), largest=1.0, hot=0.2))
+        assert [unrelated.worth_a_search(lambda: 0.2) for _ in range(UNRELATED_BATCHES)] == [False] * UNRELATED_BATCHES
+        assert unrelated.worth_a_search(lambda: 0.2)
+
+    def test_nor_where_no_row_is_hot_at_all(self) -> None:
+        unrelated = Unrelated()
+        unrelated.judge(self.choice(self.other(), largest=1.0, hot=0.0))
+        assert not unrelated.worth_a_search(lambda: 0.0)
+
+    def test_they_are_at_once_when_the_hottest_row_has_cooled(self) -> None:
+        unrelated = Unrelated()
+        unrelated.judge(self.choice(self.other(), largest=1.0, hot=0.2))
+        assert not unrelated.worth_a_search(lambda: 0.15)
+        assert unrelated.worth_a_search(lambda: 0.05)
+
+    @pytest.mark.parametrize(("candidate", "again"), [(FAMILIES, True), (SERIAL, False)], ids=str)
+    def test_they_are_while_they_are_taken_and_not_after_serial(self, candidate: Candidate, again: bool) -> None:
+        unrelated = Unrelated()
+        unrelated.judge(self.choice(candidate, largest=0.01, hot=0.2))
+        assert unrelated.worth_a_search(lambda: 0.2) is again
+
+    def test_they_are_if_only_habit_kept_another_strategy(self) -> None:
+        unrelated = Unrelated()
+        unrelated.judge(self.choice(self.other(), largest=0.01, hot=0.2))
+        assert unrelated.worth_a_search(lambda: 0.2)
+
+
+class TestOnTheEngine:
+    """The numbers of looks, counted where they happen."""
+
+    @pytest.fixture
+    def looks(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+        counts = {"probe": 0, "find": 0}
+        probe, find = probing.Prober.probe, families.find
+
+        def counted_probe(*arguments: object) -> object:
+            counts["probe"] += 1
+            return probe(*arguments)  # type: ignore[arg-type]
+
+        def counted_find(*arguments: object) -> object:
+            counts["find"] += 1
+            return find(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(probing.Prober, "probe", counted_probe)
+        monkeypatch.setattr(families, "find", counted_find)
+        monkeypatch.setattr(runner, "SURE", 0.0)  # nothing is cheap without a doubt
+        monkeypatch.setattr(runner, "processors", lambda: 2)
+        return counts
+
+    def run(self, monkeypatch: pytest.MonkeyPatch, candidate: Candidate, rounds: list[int]) -> list[str]:
+        def choose(self: object, found: Workload, allow_split: bool) -> Choice:
+            found = replace(found, largest=0.01)
+            return Choice(candidate, {str(other): predict(other, found) for other in CANDIDATES}, found)
+
+        monkeypatch.setattr("tidegate.engine.adaptation.model.Model.choose", choose)
+        seen = []
+        with tg.Engine([polish], strategy="adaptive", workers=2) as engine:
+            for each in rounds:
+                engine.run(pa.table({"stone": np.arange(300), "rounds": np.full(300, each)}))
+                assert engine.last_batch is not None
+                seen.append(engine.last_batch.why.partition(" ns: ")[2])
+            assert engine.scan(Stone).num_rows == 300
+        return seen
+
+    def test_costly_functions_are_probed_rarely(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.run(monkeypatch, FAMILIES, [2_000] * 10)
+        assert looks == {"probe": 2, "find": 10}  # the first batch also loads code, and its cost tells nothing
+
+    def test_after_serial_nothing_is_looked_at(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(attention, "DOUBT", 1e9)  # whatever the machine does meanwhile, functions cost the same
+        seen = self.run(monkeypatch, SERIAL, [1_000] * (SPELL_BATCHES + 2))
+        assert looks == {
+            "probe": 2,
+            "find": 1,
+        }  # before the spell and after it; families were not worth a second search
+        assert [why.startswith("serial") for why in seen].count(True) == SPELL_BATCHES
+
+    def test_until_functions_take_something_else(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.run(monkeypatch, SERIAL, [20_000, 100, 100])
+        assert looks["probe"] >= 2
