@@ -15,6 +15,7 @@ from tidegate.engine.adaptation.attention import (
     SPELL_BATCHES_MAX,
     UNPROBED_BATCHES,
     UNRELATED_BATCHES,
+    UNRELATED_BATCHES_MAX,
     KnownCost,
     SerialSpell,
     Unrelated,
@@ -37,10 +38,10 @@ class TestSerialSpell:
             count += 1
         return count
 
-    def test_each_time_that_serial_is_chosen_again_it_lasts_longer_up_to_a_limit(self) -> None:
+    def test_each_time_that_it_begins_again_it_lasts_longer_up_to_a_limit(self) -> None:
         spell, lengths = SerialSpell(), []
         for _ in range(6):
-            spell.begin(100.0, chosen=True)
+            spell.begin(100.0)
             lengths.append(self.batches(spell))
         assert lengths[:2] == [SPELL_BATCHES, 2 * SPELL_BATCHES]
         assert lengths[-2:] == [SPELL_BATCHES_MAX, SPELL_BATCHES_MAX]
@@ -48,24 +49,32 @@ class TestSerialSpell:
     def test_several_workers_end_it_and_the_next_begins_as_the_first(self) -> None:
         spell = SerialSpell()
         for _ in range(3):
-            spell.begin(100.0, chosen=True)
+            spell.begin(100.0)
         spell.end()
         assert self.batches(spell) == 0
-        spell.begin(100.0, chosen=True)
+        spell.begin(100.0)
         assert self.batches(spell) == SPELL_BATCHES
 
-    @pytest.mark.parametrize("cost_ns", [50.0, 200.0])
-    def test_other_functions_end_it(self, cost_ns: float) -> None:
+    def test_costlier_functions_end_it(self) -> None:
         spell = SerialSpell()
-        spell.begin(100.0, chosen=True)
-        spell.ran(cost_ns)
+        spell.begin(100.0)
+        spell.ran(200.0)
         assert not spell.goes_on(never)
+
+    def test_cheaper_ones_do_not(self) -> None:
+        spell = SerialSpell()
+        spell.begin(100.0)
+        spell.ran(50.0)
+        assert spell.goes_on(never)
 
     def test_what_is_cheap_without_a_doubt_goes_on_for_ever(self) -> None:
         spell = SerialSpell()
-        spell.begin(100.0, chosen=False)
-        assert not spell.goes_on(never)
-        assert all(spell.goes_on(lambda cost_ns: cost_ns < 130.0) for _ in range(1000))
+        spell.begin(100.0)
+        self.batches(spell)
+        for _ in range(1000):
+            assert spell.goes_on(lambda cost_ns: cost_ns < 130.0)
+            spell.ran(100.0)
+        self.batches(spell)
         assert not spell.goes_on(lambda cost_ns: cost_ns < 110.0)  # a quarter more would not be
 
 
@@ -105,6 +114,13 @@ class TestUnrelated:
         unrelated.judge(self.choice(self.other(), largest=1.0, hot=0.2))
         assert [unrelated.worth_a_search(lambda: 0.2) for _ in range(UNRELATED_BATCHES)] == [False] * UNRELATED_BATCHES
         assert unrelated.worth_a_search(lambda: 0.2)
+
+    def test_for_longer_each_time_that_it_was_in_vain_up_to_a_limit(self) -> None:
+        unrelated, lengths = Unrelated(), []
+        for candidate in (self.other(), self.other(), self.other(), self.other(), FAMILIES, self.other()):
+            unrelated.judge(self.choice(candidate, largest=1.0 if candidate is not FAMILIES else 0.01, hot=0.2))
+            lengths.append(sum(1 for _ in iter(lambda: unrelated.worth_a_search(lambda: 0.2), True)))
+        assert lengths == [UNRELATED_BATCHES, 16, UNRELATED_BATCHES_MAX, UNRELATED_BATCHES_MAX, 0, UNRELATED_BATCHES]
 
     def test_nor_where_no_row_is_hot_at_all(self) -> None:
         unrelated = Unrelated()
@@ -180,5 +196,5 @@ class TestOnTheEngine:
         assert [why.startswith("serial") for why in seen].count(True) == SPELL_BATCHES
 
     def test_until_functions_take_something_else(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.run(monkeypatch, SERIAL, [20_000, 100, 100])
+        self.run(monkeypatch, SERIAL, [100, 20_000, 20_000])
         assert looks["probe"] >= 2

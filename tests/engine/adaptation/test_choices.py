@@ -99,7 +99,7 @@ def test_every_candidate_gives_the_serial_answers(
 ) -> None:
     """Rates that nobody writes relate nobody; once some event writes one, everything that reads it is related."""
     monkeypatch.setattr(runner, "SURE", 0.0)
-    monkeypatch.setattr(attention, "UNRELATED_BATCHES", 0)
+    monkeypatch.setattr(attention, "UNRELATED_BATCHES_MAX", 0)
     monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split: forced(candidate, found))
     monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: False)
     batches = [batch(count, 200, seed, names) for seed, count in enumerate((900, 100, 2000))]
@@ -127,7 +127,7 @@ def test_families_that_weighing_used_up_leave_nobody_behind(count: int, monkeypa
     """Small families, of which weighing runs every event: the others have no graph to run beside."""
     shared = [candidate for candidate in CANDIDATES if candidate.shared]
     monkeypatch.setattr(runner, "SURE", 0.0)
-    monkeypatch.setattr(attention, "UNRELATED_BATCHES", 0)
+    monkeypatch.setattr(attention, "UNRELATED_BATCHES_MAX", 0)
     monkeypatch.setattr(probing, "PROBE_EVENTS_MAX", 16)
     monkeypatch.setattr(families, "WEIGHED", 1)
     monkeypatch.setattr(families, "LARGE_SHARE", 10**6)

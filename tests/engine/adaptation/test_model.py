@@ -12,6 +12,7 @@ from tidegate.engine.adaptation.model import (
     HYSTERESIS,
     LOG_ENTRIES,
     MARGIN,
+    REMEMBERED,
     SERIAL,
     Candidate,
     Model,
@@ -155,13 +156,33 @@ class TestLearning:
         choice = model.choose(COSTLY, False)
         name, plain = str(choice.candidate), predict(choice.candidate, COSTLY)
         model.learn(choice, plain * 9, COSTLY.cost_ns)  # the first batch also loads machine code: it does not count
-        assert name not in model.corrections
+        assert model.correction(choice.candidate) == 1.0
         model.learn(choice, plain * 2, COSTLY.cost_ns)
-        assert 1.0 < model.corrections[name] < 2.0
-        for _ in range(40):
+        assert 1.0 < model.correction(choice.candidate) < 2.0
+        for _ in range(REMEMBERED):
             model.learn(choice, plain * 2, COSTLY.cost_ns)
-        assert model.corrections[name] == pytest.approx(2.0, rel=1e-3)
-        assert model.choose(COSTLY, False).predicted[name] == pytest.approx(plain * 2, rel=1e-3)
+        assert model.correction(choice.candidate) == pytest.approx(2.0)
+        assert model.choose(COSTLY, False).predicted[name] == pytest.approx(plain * 2)
+
+    def test_one_slow_batch_among_others_changes_nothing(self) -> None:
+        model = Model()
+        choice = model.choose(COSTLY, False)
+        plain = predict(choice.candidate, COSTLY)
+        for factor in (1.0, 1.0, 1.0, 4.0, 1.0):
+            model.learn(choice, plain * factor, COSTLY.cost_ns)
+            assert model.correction(choice.candidate) == pytest.approx(1.0)
+
+    def test_what_a_strategy_took_is_forgotten_while_others_run(self) -> None:
+        model = Model()
+        choice = model.choose(COSTLY, False)
+        for _ in range(REMEMBERED + 1):
+            model.learn(choice, predict(choice.candidate, COSTLY) * 2, COSTLY.cost_ns)
+        corrections = []
+        for _ in range(100):
+            corrections.append(model.correction(choice.candidate))
+            model.choose(COSTLY, False)
+        assert corrections[0] == pytest.approx(2.0) and corrections == sorted(corrections, reverse=True)
+        assert corrections[-1] < 1.2
 
     def test_a_wrong_guess_of_the_cost_is_no_strategys_fault(self) -> None:
         """The functions took twice what the probe said, and the batch just as long as that makes it."""
@@ -170,7 +191,7 @@ class TestLearning:
         really = replace(COSTLY, cost_ns=COSTLY.cost_ns * 2)
         for _ in range(10):
             model.learn(choice, predict(choice.candidate, really), really.cost_ns)
-        assert model.corrections[str(choice.candidate)] == pytest.approx(1.0)
+        assert model.correction(choice.candidate) == pytest.approx(1.0)
 
     @pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e3, 1e9])
     def test_corrections_are_bounded(self, seconds: float) -> None:
@@ -178,7 +199,7 @@ class TestLearning:
         choice = model.choose(COSTLY, True)
         for _ in range(200):
             model.learn(choice, seconds, COSTLY.cost_ns)
-        assert 0.2 <= model.corrections[str(choice.candidate)] <= 4.0
+        assert 0.2 <= model.correction(choice.candidate) <= 4.0
 
     def test_what_disappoints_is_left(self) -> None:
         """The strategy takes four times what was predicted, every time: another is chosen soon."""
@@ -196,13 +217,13 @@ class TestLearning:
         choice = model.choose(replace(COSTLY, workers=1), False)
         assert choice.candidate is SERIAL
         model.learn(choice, 1e9, COSTLY.cost_ns)
-        assert model.corrections == {}
+        assert model.ratios == {}
 
     def test_an_empty_batch_teaches_nothing(self) -> None:
         model = Model()
         choice = model.choose(replace(COSTLY, transactions=0), False)
         model.learn(choice, 5.0, COSTLY.cost_ns)
-        assert all(0.2 <= correction <= 4.0 for correction in model.corrections.values())
+        assert model.ratios == {}
 
 
 def test_the_log_is_bounded() -> None:

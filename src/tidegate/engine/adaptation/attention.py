@@ -3,7 +3,7 @@
 Looking costs time: a probe, families, a sample. Three things are remembered so that it is done only where it may
 change something:
 
-    SerialSpell     serial won, and functions take as long as they did: no look at all, for a while
+    SerialSpell     serial won, and functions take no longer than they did: no look at all, for a while
     KnownCost       functions cost so much that a quarter of it would still be for several workers: no probe
     Unrelated       families promised nothing, and the hottest row is as hot as it was: they are not searched for
 
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from tidegate.engine.adaptation.model import FAMILIES, SERIAL, Choice
 
 DOUBT = 1.25
-"""A cost is what it was if it has not changed by more than this; and cheap, if even so much more would be."""
+"""Functions take longer than they did if it is more than this; and are cheap, if even so much more would be."""
 
 SPELL_BATCHES, SPELL_BATCHES_MAX = 8, 64
-"""How many batches run serially without a look after serial was chosen; twice as many each time that it is again."""
+"""How many batches run serially without a look after one that did; twice as many each time that it does again."""
 
 MUCH_CHEAPER, UNPROBED_BATCHES = 4.0, 8
 """A cost is taken as known, for so many batches, if several workers would be right even for much less."""
 
-UNRELATED_BATCHES = 8
-"""After a batch for which another strategy was better, families are not looked for in so many batches."""
+UNRELATED_BATCHES, UNRELATED_BATCHES_MAX = 8, 32
+"""How many batches are not searched for families after one in vain; twice as many after each that is again."""
 
 COOLER = 2.0
 """They are, if the hottest row has cooled down by so much: hot rows are what holds large families together."""
@@ -47,20 +47,19 @@ class SerialSpell:
 
     def goes_on(self, is_cheap: IsCheap) -> bool:
         """Whether the next batch needs no look either."""
-        return self.cost_ns > 0.0 and (self._left > 0 or is_cheap(self.cost_ns * DOUBT))
+        if self._left == 0 and self.cost_ns > 0.0 and is_cheap(self.cost_ns * DOUBT):
+            self._left = self._length
+        return self._left > 0
 
     def ran(self, cost_ns: float) -> None:
         """A batch ran serially without a look."""
-        alike = self.cost_ns / DOUBT < cost_ns < self.cost_ns * DOUBT
-        self._left = max(self._left - 1, 0) if alike else 0
+        self._left = max(self._left - 1, 0) if cost_ns < self.cost_ns * DOUBT else 0
         self.cost_ns = cost_ns
 
-    def begin(self, cost_ns: float, chosen: bool) -> None:
-        """A batch ran serially after a look: serial was chosen, or functions were cheap without a doubt."""
+    def begin(self, cost_ns: float) -> None:
+        """A batch ran serially after a look."""
         self.cost_ns = cost_ns
-        if chosen:
-            self._length = min(2 * self._length, SPELL_BATCHES_MAX)
-            self._left = self._length
+        self._left = self._length = min(2 * self._length, SPELL_BATCHES_MAX)
 
     def end(self) -> None:
         """Several workers ran a batch."""
@@ -92,6 +91,7 @@ class Unrelated:
     """Whether families are worth a search."""
 
     _left: int = 0
+    _length: int = UNRELATED_BATCHES // 2
     _hot: float = 0.0
 
     def worth_a_search(self, hottest: Callable[[], float]) -> bool:
@@ -106,5 +106,6 @@ class Unrelated:
         best = choice.predicted[str(choice.candidate)]
         by_families = (seconds for name, seconds in choice.predicted.items() if name.startswith(str(FAMILIES)))
         promised = choice.candidate is not SERIAL and min(by_families) <= best
-        self._left = 0 if promised else UNRELATED_BATCHES
+        self._length = UNRELATED_BATCHES // 2 if promised else min(2 * self._length, UNRELATED_BATCHES_MAX)
+        self._left = 0 if promised else self._length
         self._hot = choice.workload.hot

@@ -24,12 +24,14 @@ transactions on the hottest row allows; where workers take transactions in line,
     all but serial take at least the hottest row's chain: hot * n * (overhead + cost) / operations in a chain's link
 
 Predictions are corrected by what the last batches of a strategy really took, given what their functions really
-took: a wrong guess of the cost is no strategy's fault. A change of strategy must
-promise a gain (`HYSTERESIS`), else the choice would flap between equals.
+took: a wrong guess of the cost is no strategy's fault. The median of them counts, so that one batch during which
+the machine was busy with something else changes nothing. A change of strategy must promise a gain (`HYSTERESIS`),
+else the choice would flap between equals.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from dataclasses import dataclass, field, replace
 
@@ -41,11 +43,11 @@ HYSTERESIS = 0.01
 MARGIN = 0.1
 """What several workers must promise to gain on one: near break-even, what is not in the model decides."""
 
-LEARNING = 0.3
-"""How much of a correction the newest batch decides."""
+REMEMBERED = 5
+"""A strategy's correction is the median of what so many of its batches took beside the prediction."""
 
 FORGETTING = 0.02
-"""How much of a correction is forgotten with every batch."""
+"""How much of that is forgotten with every batch: what was not tried for long may have become better."""
 
 SPARED = 0.5
 """The share of an aborting transaction's other operations that need not run, until a batch has shown it."""
@@ -60,7 +62,7 @@ class Overheads:
     """Nanoseconds that a strategy takes besides the functions themselves.
 
     Starting points, fitted to the streaming ledger on two cores; what another machine or workload takes is learnt
-    (`Model.corrections`).
+    (`Model.correction`).
     """
 
     batch: float
@@ -161,10 +163,15 @@ class Choice:
 class Model:
     """Chooses strategies and learns from what they took."""
 
-    corrections: dict[str, float] = field(default_factory=dict)
+    ratios: dict[str, deque[float]] = field(default_factory=dict)
+    """What the last batches of each strategy took, beside the prediction."""
     known: set[str] = field(default_factory=set)
     last: str = ""
     log: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_ENTRIES))
+
+    def correction(self, candidate: Candidate) -> float:
+        """How many times its prediction a strategy takes."""
+        return statistics.median(self.ratios.get(str(candidate), (1.0,)))
 
     def choose(self, workload: Workload, allow_split: bool) -> Choice:
         """The strategy that should be fastest."""
@@ -173,12 +180,13 @@ class Model:
             for candidate in CANDIDATES
             if (allow_split or not candidate.split) and (workload.beside is not None or not candidate.shared)
         ]
-        predicted = {str(c): predict(c, workload) * self.corrections.get(str(c), 1.0) for c in allowed}
+        predicted = {str(c): predict(c, workload) * self.correction(c) for c in allowed}
         best = min(allowed, key=lambda c: predicted[str(c)])
         if predicted[str(SERIAL)] <= predicted[str(best)] * (1 + MARGIN):
             best = SERIAL
-        for name in self.corrections:  # what was not tried for long may have become better
-            self.corrections[name] += FORGETTING * (1.0 - self.corrections[name])
+        for ratios in self.ratios.values():
+            for position, ratio in enumerate(ratios):
+                ratios[position] = ratio + FORGETTING * (1.0 - ratio)
         for candidate in allowed:
             if str(candidate) == self.last and predicted[self.last] <= predicted[str(best)] * (1 + HYSTERESIS):
                 best = candidate
@@ -200,9 +208,8 @@ class Model:
             return True
         if plain <= 0.0 or choice.candidate is SERIAL:
             return False
-        ratio = min(max(seconds / plain, 0.25), 4.0)
-        before = self.corrections.get(name, 1.0)
-        self.corrections[name] = before + LEARNING * (ratio - before)
+        ratios = self.ratios.setdefault(name, deque([1.0], maxlen=REMEMBERED))
+        ratios.append(min(max(seconds / plain, 0.25), 4.0))
         return False
 
 

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidegate.engine.adaptation.model import LEARNING
-
 PROBE_EVENTS, PROBE_EVENTS_MAX = 16, 1024
 PROBE_CALLS = 8
 """A probe is long enough when it took so many times what the call alone takes."""
+
+LEARNING = 0.3
+"""How much the newest batch decides of how probes are to be read."""
 
 
 @dataclass(frozen=True, slots=True)

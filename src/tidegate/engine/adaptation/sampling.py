@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,22 @@ from tidegate.engine.kernels.neighbours import count_neighbours
 from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
-SAMPLE_EVENTS = 1024
+SAMPLE_EVENTS = 512
+"""About how many events are looked at: looking must stay cheap beside running a small batch."""
 
 
 def sample_neighbours(shapes: Any, batch: Batch, order: Array, start: int, workers: int) -> float:
     """How likely a transaction has to wait for one that other workers run at the same time."""
-    step = max(1, (len(order) - start) // SAMPLE_EVENTS)
-    step += step % 2 == 0 or step % 3 == 0  # events often come in pairs or threes
+    step = _step(len(order) - start)
+    while math.gcd(step, 6) > 1:  # events often come in pairs or threes
+        step += 1
     events = (order, batch.kinds, batch.status)
     return float(count_neighbours(shapes, events, start, step, workers - 1, True))
 
 
 def sample_hottest(plan: ProgramPlan, batch: Batch, order: Array, start: int) -> float:
     """The share of transactions that write the hottest row."""
-    step = max(1, (len(order) - start) // SAMPLE_EVENTS)
-    events = order[start::step][:SAMPLE_EVENTS]
+    events = order[start :: _step(len(order) - start)]
     events = events[batch.status[events] == 0]
     if len(events) < 2:
         return 1.0
@@ -50,3 +52,8 @@ def sample_hottest(plan: ProgramPlan, batch: Batch, order: Array, start: int) ->
         if len(rows):  # a row seen once says nothing; one seen often is as hot as it was seen
             hot = max(hot, float(counts.max() - 1) / len(events))
     return min(hot, 1.0)
+
+
+def _step(count: int) -> int:
+    """How far apart the looked-at events are."""
+    return max(1, count // SAMPLE_EVENTS)

@@ -174,7 +174,7 @@ class Runner:
         rest = len(order) - probed
         if self._is_cheap(rest, cost_ns, workers):
             execution = self._run_serially(batch, order, probed, f"functions take {cost_ns:.0f} ns: nothing to gain")
-            spell.begin(execution.seconds["execute"] / max(rest, 1) * 1e9, chosen=False)
+            spell.begin(execution.seconds["execute"] / max(rest, 1) * 1e9)
             return replace(
                 execution,
                 interpreted=execution.interpreted + interpreted,
@@ -222,7 +222,7 @@ class Runner:
             self._prober.learn(really_ns)
         self._known_cost.learn(0.0 if first or serial else really_ns)
         if serial:
-            self._serial_spell.begin(really_ns, chosen=True)
+            self._serial_spell.begin(really_ns)
         else:
             self._serial_spell.end()
 

@@ -2,12 +2,26 @@
 
 The calling thread only waits, so that an interrupt (Ctrl-C) reaches it while kernels run. Threads are kept
 between batches.
+
+A thread that wakes up does so where it slept or where its caller runs, and the caller's processor is busy until
+the caller waits. So two workers may begin on one processor, while another idles until the system balances its
+load, milliseconds later: longer than many a batch takes.
+
+    caller    wakes both, waits ...........        processor 1
+    worker 0  running                              processor 0
+    worker 1  ready, but must wait for worker 0    processor 0
+
+Where there are as many workers as processors, each is therefore told where to wake up. It may go anywhere from
+then on.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import itertools
 import os
+import threading
 from collections.abc import Callable
 
 
@@ -24,6 +38,7 @@ class Workers:
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        self._threads: list[int] = []
 
     def run(self, task: Callable[[int], object], stop: Callable[[], None] | None = None) -> None:
         """Call `task(0)`, `task(1)`, ... in all threads at once and wait until all of them have returned.
@@ -33,8 +48,11 @@ class Workers:
             stop: called when a task failed: asks the others, which may wait for it, to return.
         """
         if self._pool is None:
-            self._pool = concurrent.futures.ThreadPoolExecutor(self.count, "tidegate-worker")
-        futures = [self._pool.submit(task, worker) for worker in range(self.count)]
+            self._pool = concurrent.futures.ThreadPoolExecutor(
+                self.count, "tidegate-worker", initializer=lambda: self._threads.append(threading.get_native_id())
+            )
+        begin = self._spread()
+        futures = [self._pool.submit(begin, task, worker) for worker in range(self.count)]
         _, others = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
         if others:
             if stop is not None:
@@ -48,3 +66,22 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+            self._threads.clear()
+
+    def _spread(self) -> Callable[[Callable[[int], object], int], object]:
+        """Tell each thread on which processor to wake up; what is returned calls a task and ends that."""
+        if self.count == 1 or not hasattr(os, "sched_setaffinity"):
+            return lambda task, worker: task(worker)
+        everywhere = os.sched_getaffinity(0)
+        if self.count < len(everywhere):
+            return lambda task, worker: task(worker)
+
+        def begin(task: Callable[[int], object], worker: int) -> object:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, everywhere)
+            return task(worker)
+
+        for thread, processor in zip(self._threads, itertools.cycle(everywhere), strict=False):
+            with contextlib.suppress(OSError):  # not allowed here, or the thread is gone: it wakes up anywhere
+                os.sched_setaffinity(thread, {processor})
+        return begin

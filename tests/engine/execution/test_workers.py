@@ -1,0 +1,118 @@
+"""Threads that run tasks: all of them do, errors come out, and where they may run is left as it was."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tidegate.engine.execution import workers as module
+from tidegate.engine.execution.workers import Workers, processors
+
+needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets threads choose")
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    made = Workers(2 * processors())
+    yield made
+    made.close()
+
+
+def test_every_task_runs_once_and_all_at_the_same_time(workers: Workers) -> None:
+    together, ran = threading.Barrier(workers.count, timeout=30), []
+
+    def task(worker: int) -> None:
+        together.wait()
+        ran.append(worker)
+
+    for _ in range(3):
+        ran.clear()
+        workers.run(task)
+        assert sorted(ran) == list(range(workers.count))
+
+
+def test_an_error_asks_the_others_to_stop_and_comes_out(workers: Workers) -> None:
+    stopped = threading.Event()
+
+    def task(worker: int) -> None:
+        if worker == 0:
+            raise ValueError("worker 0")
+        assert stopped.wait(30)
+
+    with pytest.raises(ValueError, match="worker 0"):
+        workers.run(task, stopped.set)
+    workers.run(lambda worker: None)
+
+
+@needs_affinity
+class TestWhereTheyWakeUp:
+    def masks(self, workers: Workers) -> list[set[int]]:
+        """Where each worker may run while its task runs."""
+        found: list[set[int]] = [set()] * workers.count
+        together = threading.Barrier(workers.count, timeout=30)
+
+        def task(worker: int) -> None:
+            together.wait()
+            found[worker] = os.sched_getaffinity(0)
+
+        workers.run(task)
+        return found
+
+    def test_a_task_may_run_anywhere(self, workers: Workers) -> None:
+        for _ in range(3):
+            assert self.masks(workers) == [os.sched_getaffinity(0)] * workers.count
+
+    def test_each_is_told_another_processor(self, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+        told: dict[int, set[int]] = {}
+        tell = os.sched_setaffinity
+
+        def noted(thread: int, mask: set[int]) -> None:
+            if thread != 0:
+                told[thread] = mask
+            tell(thread, mask)
+
+        self.masks(workers)
+        monkeypatch.setattr(os, "sched_setaffinity", noted)
+        self.masks(workers)
+        each = [next(iter(mask)) for mask in told.values() if len(mask) == 1]
+        assert len(told) == workers.count and sorted(each) == sorted(2 * list(os.sched_getaffinity(0)))
+
+    def test_fewer_workers_than_processors_are_told_nothing(
+        self, workers: Workers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(thread: int, mask: set[int]) -> None:
+            pytest.fail("a thread was told where to run")
+
+        monkeypatch.setattr(os, "sched_getaffinity", lambda thread: set(range(workers.count + 1)))
+        monkeypatch.setattr(os, "sched_setaffinity", refuse)
+        assert len(self.masks(workers)) == workers.count
+
+    def test_where_that_is_not_allowed_they_run_all_the_same(
+        self, workers: Workers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(thread: int, mask: set[int]) -> None:
+            raise PermissionError("not here")
+
+        monkeypatch.setattr(os, "sched_setaffinity", refuse)
+        assert self.masks(workers) == [os.sched_getaffinity(0)] * workers.count
+
+    def test_a_narrower_choice_of_processors_is_followed(self, workers: Workers) -> None:
+        everywhere = os.sched_getaffinity(0)
+        one = {min(everywhere)}
+        self.masks(workers)
+        os.sched_setaffinity(0, one)
+        try:
+            assert self.masks(workers) == [one] * workers.count
+        finally:
+            os.sched_setaffinity(0, everywhere)
+        assert self.masks(workers) == [everywhere] * workers.count
+
+
+def test_without_that_call_of_the_system_they_run(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(module.os, "sched_setaffinity", raising=False)
+    ran = []
+    workers.run(ran.append)
+    assert sorted(ran) == list(range(workers.count))
