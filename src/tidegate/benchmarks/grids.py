@@ -3,7 +3,8 @@
     point        theta=0.6 cost=10        one experiment
     contender    the variant in question  how close does it come, point by point, to the best of the others?
     final        contender and best       the best of many noisy numbers is best by luck, too; so the best
-                                          few and the contender run again, and that is what is compared
+                                          few and the contender run again, in more rounds, and that is
+                                          what is compared
 
 Each point is written down as soon as it is measured, so that a run that is stopped leaves what it has.
 """
@@ -19,6 +20,9 @@ from typing import Any
 from rich.table import Table
 
 from tidegate.benchmarks.harness import Comparison, Experiment, Report, measure, plain_table, record, records
+
+FINAL_ROUNDS = 3
+"""Rounds of a final for each round before it: three variants run, not all, so there is time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ def _measure_point(
     seconds: float | None,
 ) -> PointReport:
     experiment = point.experiment()
-    main_seconds, final_seconds = (None, None) if seconds is None else (seconds * 0.7, seconds * 0.3)
+    main_seconds, final_seconds = (None, None) if seconds is None else (seconds * 0.5, seconds * 0.5)
     report = measure(experiment, clock=clock, on_round=on_round, seconds_max=main_seconds)
     others = [found for found in report.comparisons if found.variant != grid.contender]
     if not others or len(others) == len(report.comparisons):
@@ -139,6 +143,7 @@ def _measure_point(
             title=f"{experiment.title}: the final",
             variants=variants,
             bars={},
+            rounds=FINAL_ROUNDS * experiment.rounds,
         ),
         clock=clock,
         on_round=on_round,

@@ -11,11 +11,13 @@ import pytest
 import tidegate as tg
 from tidegate.engine.adaptation import attention, probing
 from tidegate.engine.adaptation.attention import (
+    HABIT_BATCHES,
     SPELL_BATCHES,
     SPELL_BATCHES_MAX,
     UNPROBED_BATCHES,
     UNRELATED_BATCHES,
     UNRELATED_BATCHES_MAX,
+    Habit,
     KnownCost,
     SerialSpell,
     Unrelated,
@@ -76,6 +78,62 @@ class TestSerialSpell:
             spell.ran(100.0)
         self.batches(spell)
         assert not spell.goes_on(lambda cost_ns: cost_ns < 110.0)  # a quarter more would not be
+
+
+class TestHabit:
+    ALONE = tuple(candidate for candidate in CANDIDATES if candidate not in (SERIAL, FAMILIES) and not candidate.shared)
+
+    def choice(self, candidate: Candidate) -> Choice:
+        found = Workload(5_000, 1_000.0, 1.0, 0.0, 0.0, 2)
+        return Choice(candidate, {str(other): predict(other, found) for other in CANDIDATES}, found)
+
+    def lasts(self, habit: Habit, cost_ns: float = 1_000.0) -> int:
+        count = 0
+        while habit.take(5_000) is not None:
+            habit.ran(cost_ns)
+            count += 1
+        return count
+
+    @pytest.mark.parametrize("candidate", ALONE, ids=str)
+    def test_what_was_chosen_twice_is_taken_for_a_few_batches(self, candidate: Candidate) -> None:
+        habit = Habit()
+        assert self.lasts(habit) == 0
+        habit.judge(self.choice(candidate), 0.1, 1.0)
+        assert self.lasts(habit) == 0
+        for _ in range(2):
+            habit.judge(self.choice(candidate), 0.1, 1.0)
+            assert self.lasts(habit) == HABIT_BATCHES
+
+    @pytest.mark.parametrize("candidate", [c for c in CANDIDATES if c is SERIAL or c is FAMILIES or c.shared], ids=str)
+    def test_serial_and_what_needs_families_is_not(self, candidate: Candidate) -> None:
+        habit = Habit()
+        for _ in range(3):
+            habit.judge(self.choice(candidate), 0.1, 1.0)
+            assert self.lasts(habit) == 0
+
+    def test_nor_where_looking_is_cheap_beside_running_or_another_was_chosen(self) -> None:
+        habit = Habit()
+        for _ in range(3):
+            habit.judge(self.choice(self.ALONE[0]), 0.01, 1.0)
+            assert self.lasts(habit) == 0
+        habit.judge(self.choice(self.ALONE[1]), 0.1, 1.0)
+        assert self.lasts(habit) == 0
+
+    @pytest.mark.parametrize("cost_ns", [500.0, 2_000.0])
+    def test_other_functions_end_it(self, cost_ns: float) -> None:
+        habit = Habit()
+        for _ in range(2):
+            habit.judge(self.choice(self.ALONE[0]), 0.1, 1.0)
+        assert self.lasts(habit, cost_ns) == 1
+
+    def test_the_choice_is_for_the_batch_at_hand(self) -> None:
+        habit = Habit()
+        for _ in range(2):
+            habit.judge(self.choice(self.ALONE[0]), 0.1, 1.0)
+        taken = habit.take(77)
+        assert taken is not None and taken.candidate is self.ALONE[0] and taken.workload.transactions == 77
+        habit.end()
+        assert habit.take(77) is None
 
 
 class TestKnownCost:
@@ -168,7 +226,7 @@ class TestOnTheEngine:
         return counts
 
     def run(self, monkeypatch: pytest.MonkeyPatch, candidate: Candidate, rounds: list[int]) -> list[str]:
-        def choose(self: object, found: Workload, allow_split: bool) -> Choice:
+        def choose(self: object, found: Workload, allow_split: bool, batches: int) -> Choice:
             found = replace(found, largest=0.01)
             return Choice(candidate, {str(other): predict(other, found) for other in CANDIDATES}, found)
 
@@ -185,6 +243,16 @@ class TestOnTheEngine:
     def test_costly_functions_are_probed_rarely(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
         self.run(monkeypatch, FAMILIES, [2_000] * 10)
         assert looks == {"probe": 2, "find": 10}  # the first batch also loads code, and its cost tells nothing
+
+    def test_what_was_chosen_twice_is_not_looked_for(
+        self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(attention, "DOUBT", 1e9)
+        monkeypatch.setattr(attention, "LOOK_SHARE", 0.0)
+        monkeypatch.setattr(attention, "UNPROBED_BATCHES", 0)
+        seen = self.run(monkeypatch, TestHabit.ALONE[0], [100] * (2 + HABIT_BATCHES + 1 + HABIT_BATCHES))
+        assert looks["probe"] == 3
+        assert len(seen) == 3 + 2 * HABIT_BATCHES
 
     def test_after_serial_nothing_is_looked_at(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(attention, "DOUBT", 1e9)  # whatever the machine does meanwhile, functions cost the same

@@ -100,7 +100,7 @@ def test_every_candidate_gives_the_serial_answers(
     """Rates that nobody writes relate nobody; once some event writes one, everything that reads it is related."""
     monkeypatch.setattr(runner, "SURE", 0.0)
     monkeypatch.setattr(attention, "UNRELATED_BATCHES_MAX", 0)
-    monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split: forced(candidate, found))
+    monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split, batches: forced(candidate, found))
     monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: False)
     batches = [batch(count, 200, seed, names) for seed, count in enumerate((900, 100, 2000))]
     assert answers("adaptive", batches, workers) == answers("serial", batches, 1)
@@ -109,7 +109,7 @@ def test_every_candidate_gives_the_serial_answers(
 def test_a_large_family_and_the_others_get_a_strategy_each(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = next(candidate for candidate in CANDIDATES if candidate.shared)
     monkeypatch.setattr(runner, "SURE", 0.0)
-    monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split: forced(shared, found))
+    monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split, batches: forced(shared, found))
     rng = np.random.default_rng(5)
     hot = rng.random(2000) < 0.5  # half of the events move money between two accounts
     one = batch(2000, 200, 5).set_column(1, "src", pa.array(np.where(hot, 0, 10 + rng.integers(0, 190, 2000))))
@@ -134,7 +134,9 @@ def test_families_that_weighing_used_up_leave_nobody_behind(count: int, monkeypa
     monkeypatch.setattr(model.Model, "learn", lambda self, choice, seconds, cost_ns: False)
     batches = [batch(count, 3_000, seed, ("transfer",)) for seed in range(4)]
     for candidate in shared:
-        monkeypatch.setattr(model.Model, "choose", lambda self, found, allow_split, c=candidate: forced(c, found))
+        monkeypatch.setattr(
+            model.Model, "choose", lambda self, found, allow_split, batches, c=candidate: forced(c, found)
+        )
         assert answers("adaptive", batches, 2) == answers("serial", batches, 1)
 
 

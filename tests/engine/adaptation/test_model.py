@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tidegate.engine.adaptation.model import (
     CANDIDATES,
     FAMILIES,
+    FORGETTING,
     HYSTERESIS,
     LOG_ENTRIES,
     MARGIN,
@@ -162,7 +164,7 @@ class TestLearning:
         for _ in range(REMEMBERED):
             model.learn(choice, plain * 2, COSTLY.cost_ns)
         assert model.correction(choice.candidate) == pytest.approx(2.0)
-        assert model.choose(COSTLY, False).predicted[name] == pytest.approx(plain * 2)
+        assert model.choose(COSTLY, False).predicted[name] == pytest.approx(plain * 2, rel=FORGETTING)
 
     def test_one_slow_batch_among_others_changes_nothing(self) -> None:
         model = Model()
@@ -177,12 +179,15 @@ class TestLearning:
         choice = model.choose(COSTLY, False)
         for _ in range(REMEMBERED + 1):
             model.learn(choice, predict(choice.candidate, COSTLY) * 2, COSTLY.cost_ns)
+        later = deepcopy(model)
         corrections = []
         for _ in range(100):
             corrections.append(model.correction(choice.candidate))
             model.choose(COSTLY, False)
         assert corrections[0] == pytest.approx(2.0) and corrections == sorted(corrections, reverse=True)
         assert corrections[-1] < 1.2
+        later.choose(COSTLY, False, batches=100)  # as many without a choice between them
+        assert later.correction(choice.candidate) == pytest.approx(model.correction(choice.candidate))
 
     def test_a_wrong_guess_of_the_cost_is_no_strategys_fault(self) -> None:
         """The functions took twice what the probe said, and the batch just as long as that makes it."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tidegate.engine.execution import workers as module
-from tidegate.engine.execution.workers import Workers, processors
+from tidegate.engine.execution.workers import TOLD_MAX, Workers, processors
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets threads choose")
 
@@ -65,6 +65,7 @@ class TestWhereTheyWakeUp:
         for _ in range(3):
             assert self.masks(workers) == [os.sched_getaffinity(0)] * workers.count
 
+    @pytest.mark.skipif(not 1 < processors() <= TOLD_MAX, reason="only few processors are told")
     def test_each_is_told_another_processor(self, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
         told: dict[int, set[int]] = {}
         tell = os.sched_setaffinity
@@ -80,13 +81,14 @@ class TestWhereTheyWakeUp:
         each = [next(iter(mask)) for mask in told.values() if len(mask) == 1]
         assert len(told) == workers.count and sorted(each) == sorted(2 * list(os.sched_getaffinity(0)))
 
-    def test_fewer_workers_than_processors_are_told_nothing(
-        self, workers: Workers, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("count", [1, TOLD_MAX + 1])
+    def test_where_there_are_more_processors_or_one_they_are_told_nothing(
+        self, count: int, workers: Workers, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse(thread: int, mask: set[int]) -> None:
             pytest.fail("a thread was told where to run")
 
-        monkeypatch.setattr(os, "sched_getaffinity", lambda thread: set(range(workers.count + 1)))
+        monkeypatch.setattr(os, "sched_getaffinity", lambda thread: set(range(count)))
         monkeypatch.setattr(os, "sched_setaffinity", refuse)
         assert len(self.masks(workers)) == workers.count
 

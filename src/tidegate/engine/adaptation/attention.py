@@ -1,9 +1,10 @@
 """How often the adaptive strategy looks: what was found lately need not be found again.
 
-Looking costs time: a probe, families, a sample. Three things are remembered so that it is done only where it may
+Looking costs time: a probe, families, a sample. Four things are remembered so that it is done only where it may
 change something:
 
     SerialSpell     serial won, and functions take no longer than they did: no look at all, for a while
+    Habit           a strategy won twice, and looking takes long beside running: no look at all, for a few batches
     KnownCost       functions cost so much that a quarter of it would still be for several workers: no probe
     Unrelated       families promised nothing, and the hottest row is as hot as it was: they are not searched for
 
@@ -13,15 +14,18 @@ Each of them ends by itself, so a change that none of these notices is noticed s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidegate.engine.adaptation.model import FAMILIES, SERIAL, Choice
+from tidegate.engine.adaptation.model import ALONE, FAMILIES, SERIAL, Choice
 
 DOUBT = 1.25
 """Functions take longer than they did if it is more than this; and are cheap, if even so much more would be."""
 
 SPELL_BATCHES, SPELL_BATCHES_MAX = 8, 64
 """How many batches run serially without a look after one that did; twice as many each time that it does again."""
+
+HABIT_BATCHES, LOOK_SHARE = 3, 0.02
+"""How many batches run as the one before without a look, if looking takes more than this share of running."""
 
 MUCH_CHEAPER, UNPROBED_BATCHES = 4.0, 8
 """A cost is taken as known, for so many batches, if several workers would be right even for much less."""
@@ -64,6 +68,37 @@ class SerialSpell:
     def end(self) -> None:
         """Several workers ran a batch."""
         self.cost_ns, self._left, self._length = 0.0, 0, SPELL_BATCHES // 2
+
+
+@dataclass(slots=True)
+class Habit:
+    """A strategy for several workers that was chosen twice in a row."""
+
+    _choice: Choice | None = None
+    _left: int = 0
+
+    def take(self, transactions: int) -> Choice | None:
+        """The choice for the next batch, if that needs no look."""
+        if self._choice is None or self._left == 0:
+            return None
+        self._left -= 1
+        return replace(self._choice, workload=replace(self._choice.workload, transactions=transactions))
+
+    def ran(self, cost_ns: float) -> None:
+        """A batch ran by habit; other functions than those that it was chosen for end it."""
+        known_ns = self._choice.workload.cost_ns if self._choice is not None else 0.0
+        if not known_ns / DOUBT < cost_ns < known_ns * DOUBT:
+            self._left = 0
+
+    def judge(self, choice: Choice, look_seconds: float, run_seconds: float) -> None:
+        """A batch ran after a look."""
+        again = self._choice is not None and choice.candidate is self._choice.candidate
+        lasts = again and choice.candidate in ALONE and look_seconds > LOOK_SHARE * run_seconds
+        self._choice, self._left = choice, HABIT_BATCHES if lasts else 0
+
+    def end(self) -> None:
+        """The next batch needs a look."""
+        self._choice, self._left = None, 0
 
 
 @dataclass(slots=True)

@@ -173,8 +173,11 @@ class Model:
         """How many times its prediction a strategy takes."""
         return statistics.median(self.ratios.get(str(candidate), (1.0,)))
 
-    def choose(self, workload: Workload, allow_split: bool) -> Choice:
-        """The strategy that should be fastest."""
+    def choose(self, workload: Workload, allow_split: bool, batches: int = 1) -> Choice:
+        """The strategy that should be fastest; `batches` is how many there were since the last choice."""
+        for ratios in self.ratios.values():
+            for position, ratio in enumerate(ratios):
+                ratios[position] = 1.0 + (ratio - 1.0) * (1.0 - FORGETTING) ** batches
         allowed = [
             candidate
             for candidate in CANDIDATES
@@ -184,9 +187,6 @@ class Model:
         best = min(allowed, key=lambda c: predicted[str(c)])
         if predicted[str(SERIAL)] <= predicted[str(best)] * (1 + MARGIN):
             best = SERIAL
-        for ratios in self.ratios.values():
-            for position, ratio in enumerate(ratios):
-                ratios[position] = ratio + FORGETTING * (1.0 - ratio)
         for candidate in allowed:
             if str(candidate) == self.last and predicted[self.last] <= predicted[str(best)] * (1 + HYSTERESIS):
                 best = candidate

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.engine.adaptation.attention import KnownCost, SerialSpell, Unrelated
+from tidegate.engine.adaptation.attention import Habit, KnownCost, SerialSpell, Unrelated
 from tidegate.engine.adaptation.model import (
     ALONE,
     FAMILIES,
@@ -101,7 +101,8 @@ class Runner:
         self._escaping = 0
         self._cost_us, self._abort_ratio, self._failed, self._spared = 0.0, 0.0, 0.0, SPARED
         self._prober, self._known_cost = Prober(), KnownCost()
-        self._serial_spell, self._unrelated = SerialSpell(), Unrelated()
+        self._serial_spell, self._habit, self._unrelated = SerialSpell(), Habit(), Unrelated()
+        self._unlooked = 0
         self._interrupts = Interrupts()
         self._nothing_ran = True
 
@@ -166,7 +167,11 @@ class Runner:
             why = f"functions took {spell.cost_ns:.0f} ns: serial, as the batch before"
             execution = self._run_serially(batch, order, 0, why)
             spell.ran(execution.seconds["execute"] / len(order) * 1e9)
+            self._unlooked += 1
             return execution
+        habit = self._habit.take(len(order))
+        if habit is not None:
+            return self._run_by_habit(batch, order, habit)
         began = time.perf_counter()
         probe = self._cost(batch, order, workers)
         probed, cost_ns, interpreted = probe.events, probe.cost_ns, probe.interpreted
@@ -175,6 +180,7 @@ class Runner:
         if self._is_cheap(rest, cost_ns, workers):
             execution = self._run_serially(batch, order, probed, f"functions take {cost_ns:.0f} ns: nothing to gain")
             spell.begin(execution.seconds["execute"] / max(rest, 1) * 1e9)
+            self._habit.end()
             return replace(
                 execution,
                 interpreted=execution.interpreted + interpreted,
@@ -195,30 +201,45 @@ class Runner:
             interpreted += found
             order, probed, self._nothing_ran = related.remaining(), 0, False
         relate_seconds = time.perf_counter() - began
-        choice = self.model.choose(workload, allow_split=any(self.plan.slices))
+        choice = self.model.choose(workload, any(self.plan.slices), 1 + self._unlooked)
+        self._unlooked = 0
         if related is not None:
             self._unrelated.judge(choice)
         began = time.perf_counter()
         execution = self._run_choice(batch, order, probed, choice, related)
-        if execution.why == choice.why:  # else it ended in another way than was chosen
-            looked = relate_seconds if choice.candidate is FAMILIES or choice.candidate.shared else 0.0
-            self._learn_from(choice, execution, looked + time.perf_counter() - began, probe)
-        else:
-            self._known_cost.learn(0.0)
-            spell.end()
-        self._failed = np.count_nonzero(batch.status) / batch.size
+        run_seconds = time.perf_counter() - began
+        self._habit.judge(choice, probe_seconds + relate_seconds, run_seconds)
+        looked = relate_seconds if choice.candidate is FAMILIES or choice.candidate.shared else 0.0
+        self._learn_from(batch, choice, execution, looked + run_seconds, probe)
         return replace(
             execution,
             interpreted=execution.interpreted + interpreted,
             seconds={"probe": probe_seconds, "relate": relate_seconds, **execution.seconds},
         )
 
-    def _learn_from(self, choice: Choice, execution: Execution, seconds: float, probe: Probe) -> None:
-        """What a batch that ran as it was chosen tells about the next ones."""
+    def _run_by_habit(self, batch: Batch, order: Array, choice: Choice) -> Execution:
+        """Run a batch as the ones before, without a look."""
+        began = time.perf_counter()
+        execution = self._run_choice(batch, order, 0, choice, None)
+        self._unlooked += 1
+        self._habit.ran(self._really_ns(execution, choice.workload))
+        self._learn_from(batch, choice, execution, time.perf_counter() - began, None)
+        return replace(execution, why=f"as the batch before: {execution.why}")
+
+    def _learn_from(
+        self, batch: Batch, choice: Choice, execution: Execution, seconds: float, probe: Probe | None
+    ) -> None:
+        """What a batch tells about the next ones."""
+        self._failed = np.count_nonzero(batch.status) / batch.size
+        if execution.why != choice.why:  # it ended in another way than was chosen
+            self._known_cost.learn(0.0)
+            self._serial_spell.end()
+            self._habit.end()
+            return
         serial, really_ns = choice.candidate is SERIAL, self._really_ns(execution, choice.workload)
         alone = choice.candidate is not FAMILIES  # of families is only known what they took with handing them out
         first = self.model.learn(choice, seconds, really_ns if alone else choice.workload.cost_ns)
-        if probe.events and not first:
+        if probe is not None and probe.events and not first:
             self._prober.learn(really_ns)
         self._known_cost.learn(0.0 if first or serial else really_ns)
         if serial:

@@ -11,8 +11,8 @@ load, milliseconds later: longer than many a batch takes.
     worker 0  running                              processor 0
     worker 1  ready, but must wait for worker 0    processor 0
 
-Where there are as many workers as processors, each is therefore told where to wake up. It may go anywhere from
-then on.
+Where there are few processors and as many workers, each is therefore told where to wake up. It may go anywhere
+from then on.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
+
+TOLD_MAX = 4
+"""Each that is told takes two calls of the system, and one processor of many that idles is a small loss."""
 
 
 def processors() -> int:
@@ -39,6 +42,7 @@ class Workers:
         self.count = count
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._threads: list[int] = []
+        self._told = False
 
     def run(self, task: Callable[[int], object], stop: Callable[[], None] | None = None) -> None:
         """Call `task(0)`, `task(1)`, ... in all threads at once and wait until all of them have returned.
@@ -70,18 +74,20 @@ class Workers:
 
     def _spread(self) -> Callable[[Callable[[int], object], int], object]:
         """Tell each thread on which processor to wake up; what is returned calls a task and ends that."""
-        if self.count == 1 or not hasattr(os, "sched_setaffinity"):
-            return lambda task, worker: task(worker)
-        everywhere = os.sched_getaffinity(0)
-        if self.count < len(everywhere):
-            return lambda task, worker: task(worker)
+        everywhere = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
+        few = 1 < len(everywhere) <= min(self.count, TOLD_MAX)
+        if few or self._told:
+            for thread, processor in zip(self._threads, itertools.cycle(everywhere), strict=False):
+                _restrict(thread, {processor} if few else everywhere)
+        self._told = few
 
         def begin(task: Callable[[int], object], worker: int) -> object:
-            with contextlib.suppress(OSError):
-                os.sched_setaffinity(0, everywhere)
+            _restrict(0, everywhere)
             return task(worker)
 
-        for thread, processor in zip(self._threads, itertools.cycle(everywhere), strict=False):
-            with contextlib.suppress(OSError):  # not allowed here, or the thread is gone: it wakes up anywhere
-                os.sched_setaffinity(thread, {processor})
-        return begin
+        return begin if few else lambda task, worker: task(worker)
+
+
+def _restrict(thread: int, allowed: set[int]) -> None:
+    with contextlib.suppress(OSError):  # not permitted here, or the thread is gone: the system decides
+        os.sched_setaffinity(thread, allowed)
