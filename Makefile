@@ -44,6 +44,7 @@ smoke: install ## every benchmark once at a small size: verified, no bars
 	$(BIN)/tidegate bench strategies --smoke
 	$(BIN)/tidegate bench scaling --smoke
 	$(BIN)/tidegate bench dynamic --smoke
+	$(BIN)/tidegate bench free --smoke
 	$(BIN)/tidegate bench groups --smoke
 	$(BIN)/tidegate bench graph --smoke
 	$(BIN)/tidegate bench peers --smoke
@@ -57,7 +58,7 @@ soak: install ## the long tests: kills at random moments, thousands of random pr
 	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 bench: install ## all benchmarks at full size, more than an hour; JSON lines and pictures go to results/
-	@status=0; for name in limit spark work scaling groups graph peers dynamic strategies; do \
+	@status=0; for name in limit spark work scaling free groups graph peers dynamic strategies; do \
 	  $(BIN)/tidegate bench $$name $(ARGS) || status=1; \
 	done; exit $$status
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidegate.benchmarks import dynamic, graph, plots
+from tidegate.benchmarks import dynamic, free, graph, plots
 from tidegate.benchmarks.grids import Grid, GridReport, Point, PointReport
 from tidegate.benchmarks.harness import Comparison, Experiment, Report, Variant
+from tidegate.benchmarks.strategies import Cell
 from tidegate.cli import app
 from tidegate.commands import bench
 from tidegate.workloads.streaming_ledger import MORPHSTREAM, StreamingLedger
@@ -96,6 +97,19 @@ def test_groups(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, adaptive: flo
     assert "adaptive (a way) beside lock" in result.output
 
 
+@pytest.mark.parametrize(("adaptive", "passed"), [(1.0, True), (1.1, False)])
+def test_free(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, adaptive: float, passed: bool) -> None:
+    def measured(cell: Cell, **options: Any) -> free.Found:
+        return free.Found("a ledger", cell.make(1.0), 10, 1.0, adaptive)
+
+    monkeypatch.setattr(free, "measure", measured)
+    result = run_bench("free")
+    check(result, passed)
+    told = [json.loads(line) for line in Path("results/free.jsonl").read_text().splitlines()]
+    assert len(told) == 12 and all(line["passed"] is passed for line in told)
+    assert "≥ 0.95" in result.output
+
+
 @pytest.mark.parametrize(("operations", "size", "passed"), [(200, 100, True), (50, 100, False), (200, 300, False)])
 def test_graph(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, operations: int, size: int, passed: bool) -> None:
     def constructions(**settings: Any) -> list[graph.Construction]:
@@ -122,7 +136,7 @@ def test_peers(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float
     assert "MorphStream's released code, measured on the development machine" in shown
 
 
-@pytest.mark.parametrize("command", ["groups", "graph", "peers"])
+@pytest.mark.parametrize("command", ["free", "groups", "graph", "peers"])
 def test_a_smoke_run_verifies_and_has_neither_bars_nor_a_file(run_bench: Bench, command: str) -> None:
     options = ["--strategies", "ns-operation-eager,lock"] if command == "groups" else []
     result = run_bench(command, "--smoke", *options)

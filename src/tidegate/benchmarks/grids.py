@@ -25,6 +25,11 @@ FINAL_ROUNDS = 3
 """Rounds of a final for each round before it: three variants run, not all, so there is time."""
 
 
+def label_of(dimensions: Mapping[str, Any]) -> str:
+    """Dimensions in one line: "grep and sum theta=0.2 C=1.0"."""
+    return " ".join(str(value) if name == "workload" else f"{name}={value}" for name, value in dimensions.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """One experiment of a grid; it is made when its turn comes, because data takes memory."""
@@ -35,9 +40,7 @@ class Point:
     @property
     def label(self) -> str:
         """The dimensions in one line."""
-        return " ".join(
-            str(value) if name == "workload" else f"{name}={value}" for name, value in self.dimensions.items()
-        )
+        return label_of(self.dimensions)
 
 
 @dataclass(frozen=True, slots=True)

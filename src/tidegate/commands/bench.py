@@ -6,6 +6,7 @@
     strategies    adaptive beside every fixed strategy, over a grid of workloads
     scaling       every strategy with more and more workers
     dynamic       a stream whose character changes
+    free          adaptive beside serial where there is nothing to gain
     groups        two groups in the same batches: several strategies at once
     graph         what building the graph of a batch costs
     peers         events per second beside another system's released code
@@ -254,6 +255,35 @@ def dynamic(
     beside = {"dynamic ledger": experiments.adaptive_beside_fixed(found.report)}
     view.draw(console, file, "dynamic", lambda picture: plots.plot_dynamic(stream, rounds, beside, picture))
     view.finish([passed])
+
+
+@app.command("free")
+def free(
+    batches: Annotated[int, typer.Option(min=1, help="Batches of each workload.")] = 600,
+    workers: Workers = None,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """Adaptive beside serial where functions take no time: what looking costs where there is nothing to gain.
+
+    Example: `tidegate bench free --batches 2000`
+    """
+    from tidegate.benchmarks import free as experiments
+    from tidegate.benchmarks import strategies
+    from tidegate.benchmarks.bars import render_bars
+
+    console, file = Console(), view.file_for(output, "free", smoke)
+    cells = experiments.free_cells(strategies.cells(seed))
+    if smoke:
+        cells, batches = cells[:1], 2
+    results = view.measure_free(cells, console, file, pace=_pace(console), workers=workers or _cores(), batches=batches)
+    if smoke:
+        console.print("every batch verified: outcomes and rows are those of serial")
+        return
+    bars = [found.bar for found in results]
+    console.print(render_bars(bars))
+    view.finish([bar.passed for bar in bars])
 
 
 @app.command("groups")

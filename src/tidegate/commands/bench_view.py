@@ -19,9 +19,11 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from tidegate.benchmarks.bars import Bar
+    from tidegate.benchmarks.free import Found
     from tidegate.benchmarks.grids import Grid, GridReport, Point, PointReport
     from tidegate.benchmarks.harness import Experiment, Report
     from tidegate.benchmarks.memory import Footprint
+    from tidegate.benchmarks.strategies import Cell
 
 
 def file_for(output: Path | None, name: str, smoke: bool) -> Path | None:
@@ -63,6 +65,25 @@ def measure_grid(declared: Grid, console: Console, file: Path | None, seconds_ma
             progress.advance(task)
 
         return grids.measure_grid(declared, on_round=on_round, on_point=on_point, seconds_max=seconds_max)
+
+
+def measure_free(
+    cells: Sequence[Cell], console: Console, file: Path | None, *, pace: float, workers: int, batches: int
+) -> list[Found]:
+    """Measure workloads whose functions are free; each is written down when it is done."""
+    from tidegate.benchmarks import free
+    from tidegate.benchmarks.grids import label_of
+
+    with _progress(console) as progress:
+        task = progress.add_task("", total=len(cells) * (free.WARM_BATCHES + batches))
+        results = []
+        for cell in cells:
+            progress.update(task, description=label_of(cell.dimensions))
+            results.append(
+                free.measure(cell, pace=pace, workers=workers, batches=batches, on_batch=lambda: progress.advance(task))
+            )
+            append(file, [results[-1].as_record()])
+        return results
 
 
 def show(report: Report, console: Console, file: Path | None) -> bool:

@@ -12,6 +12,7 @@ import tidegate as tg
 from tidegate.engine.adaptation import attention, probing
 from tidegate.engine.adaptation.attention import (
     HABIT_BATCHES,
+    NEARLY,
     SPELL_BATCHES,
     SPELL_BATCHES_MAX,
     UNPROBED_BATCHES,
@@ -195,6 +196,14 @@ class TestUnrelated:
     def test_they_are_while_they_are_taken_and_not_after_serial(self, candidate: Candidate, again: bool) -> None:
         unrelated = Unrelated()
         unrelated.judge(self.choice(candidate, largest=0.01, hot=0.2))
+        assert unrelated.worth_a_search(lambda: 0.2) is again
+
+    @pytest.mark.parametrize(("factor", "again"), [(NEARLY * 0.99, True), (NEARLY * 1.01, False)])
+    def test_they_are_if_they_came_near_to_what_was_chosen(self, factor: float, again: bool) -> None:
+        unrelated, choice = Unrelated(), self.choice(self.other(), largest=1.0, hot=0.2)
+        choice.predicted.update({name: 1e9 for name in choice.predicted if name.startswith(str(FAMILIES))})
+        choice.predicted[str(FAMILIES)] = factor * choice.predicted[str(self.other())]
+        unrelated.judge(choice)
         assert unrelated.worth_a_search(lambda: 0.2) is again
 
     def test_they_are_if_only_habit_kept_another_strategy(self) -> None:

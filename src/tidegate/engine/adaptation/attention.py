@@ -33,6 +33,9 @@ MUCH_CHEAPER, UNPROBED_BATCHES = 4.0, 8
 UNRELATED_BATCHES, UNRELATED_BATCHES_MAX = 8, 32
 """How many batches are not searched for families after one in vain; twice as many after each that is again."""
 
+NEARLY = 1.2
+"""A search was not in vain if families came so near to what was chosen: that may disappoint."""
+
 COOLER = 2.0
 """They are, if the hottest row has cooled down by so much: hot rows are what holds large families together."""
 
@@ -137,10 +140,11 @@ class Unrelated:
         return True
 
     def judge(self, choice: Choice) -> None:
-        """What came of a search: serial, or families that promised less than what was chosen, are no success."""
+        """What came of a search: serial, or families that promised much less than what was chosen, are no success."""
         best = choice.predicted[str(choice.candidate)]
         by_families = (seconds for name, seconds in choice.predicted.items() if name.startswith(str(FAMILIES)))
-        promised = choice.candidate is not SERIAL and min(by_families) <= best
+        near = choice.predicted[str(FAMILIES)] <= best * NEARLY or min(by_families) <= best
+        promised = choice.candidate is not SERIAL and near
         self._length = UNRELATED_BATCHES // 2 if promised else min(2 * self._length, UNRELATED_BATCHES_MAX)
         self._left = 0 if promised else self._length
         self._hot = choice.workload.hot

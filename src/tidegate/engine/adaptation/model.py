@@ -25,8 +25,8 @@ transactions on the hottest row allows; where workers take transactions in line,
 
 Predictions are corrected by what the last batches of a strategy really took, given what their functions really
 took: a wrong guess of the cost is no strategy's fault. The median of them counts, so that one batch during which
-the machine was busy with something else changes nothing. A change of strategy must promise a gain (`HYSTERESIS`),
-else the choice would flap between equals.
+the machine was busy with something else changes nothing; and only what is beyond the noise of it (`TOLERANCE`). A
+change of strategy must promise a gain (`HYSTERESIS`), else the choice would flap between equals.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ MARGIN = 0.1
 
 REMEMBERED = 5
 """A strategy's correction is the median of what so many of its batches took beside the prediction."""
+
+TOLERANCE = 0.05
+"""A prediction that is off by no more than this is right; what it is off beyond that corrects it."""
 
 FORGETTING = 0.02
 """How much of that is forgotten with every batch: what was not tried for long may have become better."""
@@ -171,7 +174,8 @@ class Model:
 
     def correction(self, candidate: Candidate) -> float:
         """How many times its prediction a strategy takes."""
-        return statistics.median(self.ratios.get(str(candidate), (1.0,)))
+        off = statistics.median(self.ratios.get(str(candidate), (1.0,))) - 1.0
+        return 1.0 + off - min(max(off, -TOLERANCE), TOLERANCE)
 
     def choose(self, workload: Workload, allow_split: bool, batches: int = 1) -> Choice:
         """The strategy that should be fastest; `batches` is how many there were since the last choice."""

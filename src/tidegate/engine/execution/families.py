@@ -33,8 +33,8 @@ from tidegate.engine.planning.builder import GraphBuilder
 
 Array = npt.NDArray[Any]
 
-PARALLEL_EVENTS = 1 << 13
-"""Families of fewer events are looked for by one worker."""
+PARALLEL_EVENTS = 1 << 15
+"""Families of fewer events are looked for by one worker: waking the others takes as long."""
 
 PARTS = 4
 """A bundle is one part in so many of what would be each worker's share of what is left."""

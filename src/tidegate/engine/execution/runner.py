@@ -161,9 +161,8 @@ class Runner:
         if self._escaping > 0:
             self._escaping -= 1
             return self._run_serially(batch, order, 0, "operations of recent batches needed plain Python")
-        workers = min(self.workers.count, processors())
         spell = self._serial_spell
-        if spell.goes_on(lambda cost_ns: self._is_cheap(len(order), cost_ns, workers)):
+        if spell.goes_on(lambda cost_ns: self._is_cheap(len(order), cost_ns)):
             why = f"functions took {spell.cost_ns:.0f} ns: serial, as the batch before"
             execution = self._run_serially(batch, order, 0, why)
             spell.ran(execution.seconds["execute"] / len(order) * 1e9)
@@ -173,11 +172,11 @@ class Runner:
         if habit is not None:
             return self._run_by_habit(batch, order, habit)
         began = time.perf_counter()
-        probe = self._cost(batch, order, workers)
+        probe = self._cost(batch, order)
         probed, cost_ns, interpreted = probe.events, probe.cost_ns, probe.interpreted
         probe_seconds = time.perf_counter() - began
         rest = len(order) - probed
-        if self._is_cheap(rest, cost_ns, workers):
+        if self._is_cheap(rest, cost_ns):
             execution = self._run_serially(batch, order, probed, f"functions take {cost_ns:.0f} ns: nothing to gain")
             spell.begin(execution.seconds["execute"] / max(rest, 1) * 1e9)
             self._habit.end()
@@ -186,7 +185,7 @@ class Runner:
                 interpreted=execution.interpreted + interpreted,
                 seconds={"probe": probe_seconds, **execution.seconds},
             )
-        began = time.perf_counter()
+        began, workers = time.perf_counter(), self._usable_workers()
         workload = Workload(rest, cost_ns, self._operations(batch), 0.0, 0.0, workers, spared=self._spared)
         workload = replace(workload, aborts=self._failed)
         hottest = functools.cache(lambda: sample_hottest(self.plan, batch, order, probed))
@@ -247,16 +246,19 @@ class Runner:
         else:
             self._serial_spell.end()
 
-    def _is_cheap(self, count: int, cost_ns: float, workers: int) -> bool:
+    def _usable_workers(self) -> int:
+        return min(self.workers.count, processors())
+
+    def _is_cheap(self, count: int, cost_ns: float) -> bool:
         """Whether serial execution wins by far even against strategies that never wait."""
         if count * cost_ns <= SOONEST_NS * SURE:
             return True
-        found = Workload(count, cost_ns, 1.0, 0.0, 0.0, workers, largest=0.0)
+        found = Workload(count, cost_ns, 1.0, 0.0, 0.0, self._usable_workers(), largest=0.0)
         return predict(SERIAL, found) <= min(predict(candidate, found) for candidate in (FAMILIES, *ALONE)) * SURE
 
-    def _cost(self, batch: Batch, order: Array, workers: int) -> Probe:
+    def _cost(self, batch: Batch, order: Array) -> Probe:
         """What a transaction costs: as the last batch says, if that will do; else by a probe."""
-        known_ns = self._known_cost.take(lambda cost_ns: self._is_cheap(len(order), cost_ns, workers))
+        known_ns = self._known_cost.take(lambda cost_ns: self._is_cheap(len(order), cost_ns))
         if known_ns is not None:
             return Probe(0, known_ns, 0)
         return self._prober.probe(lambda start, stop: self.serial.run(batch, order, start, stop), len(order))
