@@ -37,7 +37,7 @@ NEARLY = 1.2
 """A search was not in vain if families came so near to what was chosen: that may disappoint."""
 
 COOLER = 2.0
-"""They are, if the hottest row has cooled down by so much: hot rows are what holds large families together."""
+"""Families are searched for at once if the hottest row has cooled by so much: it is what holds large ones together."""
 
 IsCheap = Callable[[float], bool]
 """Whether functions of so many nanoseconds are for one worker, without any doubt."""

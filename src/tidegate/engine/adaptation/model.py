@@ -99,7 +99,7 @@ ALONE = (
     Candidate(_SIGNALS, False, Overheads(500_000.0, 700.0, 0.0)),
     Candidate(_SIGNALS, True, Overheads(500_000.0, 300.0, 300.0)),
 )
-APART = Overheads(500_000.0, 150.0, 0.0)
+APART = Overheads(500_000.0, 60.0, 0.0)
 """What it takes besides to run the largest family and the others by different strategies: weighing, two lists."""
 
 CANDIDATES: tuple[Candidate, ...] = (

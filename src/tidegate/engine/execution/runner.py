@@ -223,7 +223,9 @@ class Runner:
         self._unlooked += 1
         self._habit.ran(self._really_ns(execution, choice.workload))
         self._learn_from(batch, choice, execution, time.perf_counter() - began, None)
-        return replace(execution, why=f"as the batch before: {execution.why}")
+        if execution.why != choice.why:
+            return execution
+        return replace(execution, why=f"as the batch before: {choice.why}")
 
     def _learn_from(
         self, batch: Batch, choice: Choice, execution: Execution, seconds: float, probe: Probe | None
