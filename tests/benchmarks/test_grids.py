@@ -82,6 +82,14 @@ def test_time_is_shared_out_among_the_points_that_are_left() -> None:
     assert clock.now == pytest.approx(400.0, rel=0.1)
 
 
+def test_a_final_has_some_rounds_when_time_is_up() -> None:
+    clock = SettableClock()
+    points = [make_point(clock, number, {"serial": [1.0], "adaptive": [1.0]}, rounds=9) for number in range(2)]
+    report = measure_grid(Grid("test", "A grid", points, "adaptive"), clock=clock, seconds_max=0.5)
+    assert [len(found.report["serial"].seconds) for found in report.points] == [1, 1]
+    assert [len(found.final["serial"].seconds) for found in report.points] == [FINAL_ROUNDS] * 2
+
+
 def test_progress_tells_points_and_rounds() -> None:
     clock = SettableClock()
     rounds: list[tuple[str, int, int]] = []

@@ -22,7 +22,7 @@ from rich.table import Table
 from tidegate.benchmarks.harness import Comparison, Experiment, Report, measure, plain_table, record, records
 
 FINAL_ROUNDS = 3
-"""Rounds of a final for each round before it: three variants run, not all, so there is time."""
+"""Rounds of a final for each round before it: three variants run, not all, so there is time; so many in any case."""
 
 
 def label_of(dimensions: Mapping[str, Any]) -> str:
@@ -151,6 +151,7 @@ def _measure_point(
         clock=clock,
         on_round=on_round,
         seconds_max=final_seconds,
+        rounds_min=FINAL_ROUNDS,
     )
     return PointReport(point, report, final, grid.contender)
 

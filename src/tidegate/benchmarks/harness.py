@@ -125,17 +125,18 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     on_round: Callable[[int, int], None] = lambda done, total: None,
     seconds_max: float | None = None,
+    rounds_min: int = 1,
 ) -> Report:
     """Run all variants in turn for one round that is not counted and `rounds` that are.
 
-    With `seconds_max` no round begins after so many seconds; one that counts there always is.
+    With `seconds_max` no round begins after so many seconds, but for `rounds_min` that count.
     """
     started = clock()
     seconds: dict[str, list[float]] = {variant.name: [] for variant in experiment.variants}
     if len(seconds) != len(experiment.variants):
         raise ValueError(f"experiment {experiment.name!r}: two variants have the same name")
     for round_index in range(experiment.rounds + 1):
-        if round_index > 1 and seconds_max is not None and clock() - started >= seconds_max:
+        if round_index > rounds_min and seconds_max is not None and clock() - started >= seconds_max:
             experiment = replace(experiment, rounds=round_index - 1)
             break
         turn = round_index % len(experiment.variants)
