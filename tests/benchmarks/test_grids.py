@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tidegate.benchmarks import grids, harness
-from tidegate.benchmarks.grids import FINAL_ROUNDS, Grid, GridReport, Point, PointReport, measure_grid
+from tidegate.benchmarks.grids import FINAL_ROUNDS, FINAL_ROUNDS_MIN, Grid, GridReport, Point, PointReport, measure_grid
 from tidegate.benchmarks.harness import Experiment, Variant
 
 
@@ -68,7 +68,7 @@ def test_a_contender_that_beats_all_has_a_ratio_above_one() -> None:
 
 
 def test_the_share_of_points_and_the_worst() -> None:
-    report = measured(*({"serial": [taken], "adaptive": [1.0]} for taken in (1.0, 0.91, 0.6, 0.89)))
+    report = measured(*({"serial": [taken], "adaptive": [10.0]} for taken in (10.0, 9.0, 6.0, 8.75)))
     assert report.share_reached == 0.5
     assert report.worst.point.dimensions["theta"] == 2 and report.worst.ratio == pytest.approx(0.6)
 
@@ -87,7 +87,7 @@ def test_a_final_has_some_rounds_when_time_is_up() -> None:
     points = [make_point(clock, number, {"serial": [1.0], "adaptive": [1.0]}, rounds=9) for number in range(2)]
     report = measure_grid(Grid("test", "A grid", points, "adaptive"), clock=clock, seconds_max=0.5)
     assert [len(found.report["serial"].seconds) for found in report.points] == [1, 1]
-    assert [len(found.final["serial"].seconds) for found in report.points] == [FINAL_ROUNDS] * 2
+    assert [len(found.final["serial"].seconds) for found in report.points] == [FINAL_ROUNDS_MIN] * 2
 
 
 def test_progress_tells_points_and_rounds() -> None:
@@ -99,8 +99,8 @@ def test_progress_tells_points_and_rounds() -> None:
     measure_grid(
         grid, clock=clock, on_round=lambda point, now, of: rounds.append((point.label, now, of)), on_point=done.append
     )
-    final = 1 * FINAL_ROUNDS
-    assert rounds == [("ledger theta=3", *at) for at in ((0, 1), (1, 1), *((now, final) for now in range(final + 1)))]
+    in_final = [(now, FINAL_ROUNDS) for now in range(FINAL_ROUNDS + 1)]
+    assert rounds == [("ledger theta=3", *at) for at in ((0, 1), (1, 1), *in_final)]
     assert [found.point for found in done] == [point]
 
 

@@ -22,7 +22,10 @@ from rich.table import Table
 from tidegate.benchmarks.harness import Comparison, Experiment, Report, measure, plain_table, record, records
 
 FINAL_ROUNDS = 3
-"""Rounds of a final for each round before it: three variants run, not all, so there is time; so many in any case."""
+"""Rounds of a final for each round before it: three variants run, not all, so there is time."""
+
+FINAL_ROUNDS_MIN = 3
+"""Rounds of a final when time is up: one alone would be noise."""
 
 
 def label_of(dimensions: Mapping[str, Any]) -> str:
@@ -131,8 +134,8 @@ def _measure_point(
     seconds: float | None,
 ) -> PointReport:
     experiment = point.experiment()
-    main_seconds, final_seconds = (None, None) if seconds is None else (seconds * 0.5, seconds * 0.5)
-    report = measure(experiment, clock=clock, on_round=on_round, seconds_max=main_seconds)
+    half = None if seconds is None else seconds / 2
+    report = measure(experiment, clock=clock, on_round=on_round, seconds_max=half)
     others = [found for found in report.comparisons if found.variant != grid.contender]
     if not others or len(others) == len(report.comparisons):
         raise ValueError(f"grid {grid.name!r}: {grid.contender!r} and others to compare it with are required")
@@ -150,8 +153,8 @@ def _measure_point(
         ),
         clock=clock,
         on_round=on_round,
-        seconds_max=final_seconds,
-        rounds_min=FINAL_ROUNDS,
+        seconds_max=half,
+        rounds_min=FINAL_ROUNDS_MIN,
     )
     return PointReport(point, report, final, grid.contender)
 

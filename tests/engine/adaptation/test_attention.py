@@ -245,7 +245,7 @@ class TestOnTheEngine:
             for each in rounds:
                 engine.run(pa.table({"stone": np.arange(300), "rounds": np.full(300, each)}))
                 assert engine.last_batch is not None
-                seen.append(engine.last_batch.why.partition(" ns: ")[2])
+                seen.append(engine.last_batch.why)
             assert engine.scan(Stone).num_rows == 300
         return seen
 
@@ -261,16 +261,14 @@ class TestOnTheEngine:
         monkeypatch.setattr(attention, "UNPROBED_BATCHES", 0)
         seen = self.run(monkeypatch, TestHabit.ALONE[0], [100] * (2 + HABIT_BATCHES + 1 + HABIT_BATCHES))
         assert looks["probe"] == 3
-        assert len(seen) == 3 + 2 * HABIT_BATCHES
+        by_habit = [why.startswith("as the batch before: ") for why in seen]
+        assert by_habit == [False, False, *[True] * HABIT_BATCHES, False, *[True] * HABIT_BATCHES]
 
     def test_after_serial_nothing_is_looked_at(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(attention, "DOUBT", 1e9)  # whatever the machine does meanwhile, functions cost the same
         seen = self.run(monkeypatch, SERIAL, [1_000] * (SPELL_BATCHES + 2))
-        assert looks == {
-            "probe": 2,
-            "find": 1,
-        }  # before the spell and after it; families were not worth a second search
-        assert [why.startswith("serial") for why in seen].count(True) == SPELL_BATCHES
+        assert looks == {"probe": 2, "find": 1}  # around the spell; families were not worth a second search
+        assert ["serial, as the batch before" in why for why in seen].count(True) == SPELL_BATCHES
 
     def test_until_functions_take_something_else(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
         self.run(monkeypatch, SERIAL, [100, 20_000, 20_000])

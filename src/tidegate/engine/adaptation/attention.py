@@ -60,7 +60,7 @@ class SerialSpell:
 
     def ran(self, cost_ns: float) -> None:
         """A batch ran serially without a look."""
-        self._left = max(self._left - 1, 0) if cost_ns < self.cost_ns * DOUBT else 0
+        self._left = self._left - 1 if cost_ns < self.cost_ns * DOUBT else 0
         self.cost_ns = cost_ns
 
     def begin(self, cost_ns: float) -> None:

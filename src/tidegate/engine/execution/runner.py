@@ -178,7 +178,7 @@ class Runner:
         rest = len(order) - probed
         if self._is_cheap(rest, cost_ns):
             execution = self._run_serially(batch, order, probed, f"functions take {cost_ns:.0f} ns: nothing to gain")
-            spell.begin(execution.seconds["execute"] / max(rest, 1) * 1e9)
+            spell.begin(execution.seconds["execute"] / rest * 1e9 if rest else cost_ns)
             self._habit.end()
             return replace(
                 execution,
