@@ -189,11 +189,11 @@ def random_events(rng: np.random.Generator, count: int, keys: int) -> pa.Table:
 
 
 def outcome(strategy: Strategy, workers: int, batches: list[pa.Table], opening: pa.Table) -> list[pa.Table]:
-    """All outcomes in one table, and the rows afterwards."""
-    with tg.Engine(PROGRAM, strategy=strategy, workers=workers) as engine:
-        engine.load(Account, opening)
-        outcomes = pa.concat_tables([engine.run(batch) for batch in batches])
-        return [outcomes, engine.scan(Account), engine.scan(Asset)]
+    """All outcomes in one table, and the rows afterwards. The engine is not closed: its threads must end with it."""
+    engine = tg.Engine(PROGRAM, strategy=strategy, workers=workers)
+    engine.load(Account, opening)
+    outcomes = pa.concat_tables([engine.run(batch) for batch in batches])
+    return [outcomes, engine.scan(Account), engine.scan(Asset)]
 
 
 def play(number: int, count_max: int = 20_000) -> float:

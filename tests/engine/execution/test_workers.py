@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -45,6 +46,22 @@ def test_an_error_asks_the_others_to_stop_and_comes_out(workers: Workers) -> Non
     with pytest.raises(ValueError, match="worker 0"):
         workers.run(task, stopped.set)
     workers.run(lambda worker: None)
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_threads_end_with_their_workers(how: str) -> None:
+    threads: list[threading.Thread] = []
+    workers = Workers(3)
+    for _ in range(2):
+        workers.run(lambda worker: threads.append(threading.current_thread()))
+    if how == "closed":
+        workers.close()
+    else:
+        del workers
+        gc.collect()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 @needs_affinity

@@ -53,7 +53,7 @@ class Workers:
         """
         if self._pool is None:
             self._pool = concurrent.futures.ThreadPoolExecutor(
-                self.count, "tidegate-worker", initializer=lambda: self._threads.append(threading.get_native_id())
+                self.count, "tidegate-worker", _note_thread, (self._threads,)
             )
         begin = self._spread()
         futures = [self._pool.submit(begin, task, worker) for worker in range(self.count)]
@@ -86,6 +86,11 @@ class Workers:
             return task(worker)
 
         return begin if few else lambda task, worker: task(worker)
+
+
+def _note_thread(threads: list[int]) -> None:
+    """What a thread does first. It must not know the `Workers`: threads end when nobody knows these any more."""
+    threads.append(threading.get_native_id())
 
 
 def _restrict(thread: int, allowed: set[int]) -> None:
