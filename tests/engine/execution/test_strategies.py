@@ -14,7 +14,7 @@ import pytest
 
 import tidegate as tg
 from tidegate.engine.execution import runner
-from tidegate.operations.decision import DECISIONS, Decision, Strategy
+from tidegate.operations.decision import DECISIONS, Decision, Families, Strategy
 
 from ...strategies import CONFIGURATIONS, STRATEGIES
 
@@ -317,6 +317,29 @@ def interrupt_a_run(strategy: Strategy) -> None:
         assert engine.scan(Account) == before
         engine.run(small.set_column(2, "rounds", pa.array([1, 1, 1])))
         assert engine.read(Account, 2) == {"id": 2, "balance": 6, "notes": 0}
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", Families(), "mvlk", Decision()], ids=str)
+def test_a_run_that_gets_no_threads_changes_nothing_and_the_engine_goes_on(
+    strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the strategy would run some events first, to learn what they cost."""
+    batch, start, started = contended(500, 20, 3), threading.Thread.start, []
+
+    def refuse_the_second(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    with tg.Engine(LEDGER, strategy=strategy, workers=2) as engine, tg.Engine(LEDGER, strategy="serial") as serial:
+        before = engine.scan(Account)
+        with monkeypatch.context() as patch, pytest.raises(tg.LimitExceeded, match="start 1 threads more"):
+            patch.setattr(threading.Thread, "start", refuse_the_second)
+            engine.run(batch)
+        assert engine.scan(Account) == before
+        assert engine.run(batch) == serial.run(batch)
+        assert engine.scan(Account) == serial.scan(Account)
 
 
 @tg.transaction

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -62,6 +65,37 @@ def test_threads_end_with_their_workers(how: str) -> None:
     for thread in threads:
         thread.join(30)
         assert not thread.is_alive()
+
+
+NO_ROOM = """
+import resource, threading
+import psutil
+from tidegate import LimitExceeded
+from tidegate.engine.execution.workers import Workers
+
+before = threading.active_count()
+workers = Workers(200)
+resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (100 << 20), resource.RLIM_INFINITY))
+try:
+    workers.run(lambda worker: print("task", worker))
+except LimitExceeded as error:
+    print(error)
+print("threads left:", threading.active_count() - before)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+ran = []
+workers.run(ran.append)
+print("then ran:", len(ran))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not limit a process's addresses")
+def test_a_system_without_room_for_all_threads_is_said_and_no_task_begins() -> None:
+    """Tasks wait for each other: with fewer threads than tasks they would do so for ever."""
+    done = subprocess.run([sys.executable, "-c", NO_ROOM], capture_output=True, text=True, timeout=120, check=True)
+    refusal, left, then = done.stdout.splitlines()
+    assert re.match(r"200 workers were asked for, and the system let this process start \d+ threads", refusal)
+    assert "Ask for fewer workers" in refusal
+    assert (left, then) == ("threads left: 0", "then ran: 200")
 
 
 @needs_affinity

@@ -24,6 +24,8 @@ import os
 import threading
 from collections.abc import Callable
 
+from tidegate.foundation.errors import LimitExceeded
+
 TOLD_MAX = 4
 """Each that is told takes two calls of the system, and one processor of many that idles is a small loss."""
 
@@ -44,6 +46,35 @@ class Workers:
         self._threads: list[int] = []
         self._told = False
 
+    def start(self) -> concurrent.futures.ThreadPoolExecutor:
+        """Start all threads, unless they run already.
+
+        Tasks wait for each other, so none may begin before it is sure that there is a thread for each.
+
+        Raises:
+            LimitExceeded: the system refused one of them; none is left running.
+        """
+        if self._pool is not None:
+            return self._pool
+        pool = concurrent.futures.ThreadPoolExecutor(self.count, "tidegate-worker", _note_thread, (self._threads,))
+        all_started, started = threading.Event(), 0
+        try:
+            while started < self.count:
+                pool.submit(all_started.wait)  # none that was started is free to do it: one more is
+                started += 1
+            self._pool = pool
+        except (RuntimeError, MemoryError) as refusal:
+            raise LimitExceeded(
+                f"{self.count} workers were asked for, and the system let this process start {started} threads more"
+                f" ({refusal}). Ask for fewer workers, or raise the limit: see `ulimit -u`, or pids.max in a container"
+            ) from refusal
+        finally:
+            all_started.set()
+            if self._pool is None:
+                pool.shutdown(cancel_futures=True)
+                self._threads.clear()
+        return pool
+
     def run(self, task: Callable[[int], object], stop: Callable[[], None] | None = None) -> None:
         """Call `task(0)`, `task(1)`, ... in all threads at once and wait until all of them have returned.
 
@@ -51,12 +82,9 @@ class Workers:
             task: what each worker does.
             stop: called when a task failed: asks the others, which may wait for it, to return.
         """
-        if self._pool is None:
-            self._pool = concurrent.futures.ThreadPoolExecutor(
-                self.count, "tidegate-worker", _note_thread, (self._threads,)
-            )
+        pool = self.start()
         begin = self._spread()
-        futures = [self._pool.submit(begin, task, worker) for worker in range(self.count)]
+        futures = [pool.submit(begin, task, worker) for worker in range(self.count)]
         _, others = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
         if others:
             if stop is not None:
