@@ -309,11 +309,11 @@ class FlowRun:
 
     def _environment(self, lane: Lane, batch: Batch, refused: Array) -> tuple[tuple[Any, ...], ...]:
         """The arrays that a lane works on; made anew when some were replaced."""
-        rooms = self._rooms
-        if lane.environment is None or lane.environment[0] != rooms:
-            arrays = self._arrays(lane, batch, refused)
-            found = tuple(tuple(arrays[name] for name in names) for _, names in self.flows.environment)
-            lane.environment = (rooms, found)
+        if lane.environment is None or lane.environment[0] != self._rooms:
+            with self._python:  # arrays that follow a table's growth are replaced by whoever asks first
+                arrays = self._arrays(lane, batch, refused)
+                found = tuple(tuple(arrays[name] for name in names) for _, names in self.flows.environment)
+                lane.environment = (self._rooms, found)
         return lane.environment[1]
 
     def _arrays(self, lane: Lane, batch: Batch, refused: Array) -> dict[str, Any]:

@@ -66,3 +66,13 @@ def test_what_batches_took_says_how_a_probe_is_to_be_read() -> None:
         prober.probe(functions.run, 1000)
         prober.learn(300.0)
     assert prober.probe(functions.run, 1000).cost_ns == pytest.approx(300.0, rel=0.01)
+
+
+def test_a_call_that_was_timed_while_something_else_ran_is_not_believed_for_ever() -> None:
+    """Else every later probe would be as long as can be: all of a small batch, on one worker."""
+    functions = Functions(1_000.0, call_ns=10e6)
+    prober = Prober(functions.clock)
+    prober.probe(functions.run, PROBE_EVENTS)
+    functions.call_ns = 2_000.0
+    assert prober.probe(functions.run, 100_000).cost_ns == pytest.approx(1_000.0, rel=0.1)
+    assert prober.probe(functions.run, 100_000).events < PROBE_EVENTS_MAX / 2

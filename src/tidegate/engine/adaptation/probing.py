@@ -56,6 +56,8 @@ class Prober:
             stop = min(position + step, events)
             seconds, found = self._timed(run, position, stop)
             count, position, interpreted = stop - position, stop, interpreted + found
+            if seconds < call:  # something came between when it was timed
+                call = self._timed(run, 0, 0)[0]
             if seconds > PROBE_CALLS / 2 * call or step >= PROBE_EVENTS_MAX or position == events:
                 self._cost_ns = max((seconds - call) / max(count, 1) * 1e9, 1.0)
                 self._call_seconds = call
