@@ -27,7 +27,7 @@ from rich.table import Table
 
 import tidegate as tg
 from tidegate.benchmarks.bars import Bar
-from tidegate.benchmarks.harness import Experiment, Variant, duration, plain_table, record
+from tidegate.benchmarks.harness import Experiment, Variant, plain_table, record
 from tidegate.benchmarks.strategies import Batches, Contest
 from tidegate.workloads import bidding, grep_sum, streaming_ledger, tolls
 from tidegate.workloads.workload import Workload
@@ -145,16 +145,17 @@ def experiment(measured: Sequence[Construction], *, rounds: int) -> Experiment:
 def render(title: str, results: Sequence[Result], *, with_bars: bool) -> Table:
     """One line for each application."""
     table = plain_table(title)
-    table.caption = f"{STRATEGY}, median of {len(results[0].built)} batches, every batch verified"
+    median = f"median of {len(results[0].built)} batches, every batch verified"
+    table.caption = f"operations of a batch, of a second, and the bytes of each; {STRATEGY}, {median}"
     table.add_column("workload", no_wrap=True)
-    for heading in ("each", "operations/s", "bar", "bytes each", "bar"):
+    for heading in ("per batch", "operations/s", "bar", "bytes each", "bar"):
         table.add_column(heading, justify="right", no_wrap=True)
     for found in results:
         speed, size = found.bars()
         passed = speed.passed and size.passed
         table.add_row(
             found.workload.name,
-            duration(1 / found.operations_per_second),
+            f"{found.operations:,.0f}",
             f"{found.operations_per_second:,.0f}",
             str(speed) if with_bars else "",
             f"{found.bytes_per_operation:,.0f}",

@@ -3,7 +3,7 @@
     TidegateError
       DefinitionError       the program is wrong; raised before any event runs, with the line
       InputError            this batch is wrong; names the column and the row
-      LimitExceeded         names the limit and its value
+      LimitExceeded         names what was asked for and what there is room for
       StorageFailed         the file system refused; names the file, nothing was committed
       StorageCorrupted      names file, offset, expected and found checksum
       RecoveryImpossible    no snapshot and changes cover the version asked for
@@ -31,7 +31,7 @@ class InputError(TidegateError):
 
 
 class LimitExceeded(TidegateError):
-    """Something is larger than Tidegate is built for."""
+    """More was asked for than Tidegate is built for, or than the system has room for."""
 
 
 class StorageFailed(TidegateError):

@@ -334,7 +334,7 @@ def test_a_run_that_gets_no_threads_changes_nothing_and_the_engine_goes_on(
 
     with tg.Engine(LEDGER, strategy=strategy, workers=2) as engine, tg.Engine(LEDGER, strategy="serial") as serial:
         before = engine.scan(Account)
-        with monkeypatch.context() as patch, pytest.raises(tg.LimitExceeded, match="start 1 threads more"):
+        with monkeypatch.context() as patch, pytest.raises(tg.LimitExceeded, match="required 2 threads, got 1"):
             patch.setattr(threading.Thread, "start", refuse_the_second)
             engine.run(batch)
         assert engine.scan(Account) == before

@@ -133,7 +133,7 @@ class Runner:
             return self._run_serially(batch, order, 0, interpreted)
         if self.strategy == "adaptive":
             return self._run_adaptively(batch, order)
-        self.workers.start()  # before anything of the batch has run, so that a refusal leaves all as it was
+        self.workers.start()  # here, where nothing of the batch has run: a refusal leaves all as it was
         if isinstance(self.strategy, Families):
             return self._run_families(batch, families.find(self._builder, self.workers, batch, order, 0), "as asked")
         return self._run_in_pieces(batch, order, 0, self.strategy, _splits(self.strategy), "as asked")
@@ -169,7 +169,7 @@ class Runner:
             spell.ran(execution.seconds["execute"] / len(order) * 1e9)
             self._unlooked += 1
             return execution
-        self.workers.start()
+        self.workers.start()  # before the probe, for the same reason
         habit = self._habit.take(len(order))
         if habit is not None:
             return self._run_by_habit(batch, order, habit)

@@ -1,7 +1,7 @@
 """Threads that run kernels side by side.
 
 The calling thread only waits, so that an interrupt (Ctrl-C) reaches it while kernels run. Threads are kept
-between batches.
+between batches, and end when their `Workers` are closed or dropped.
 
 A thread that wakes up does so where it slept or where its caller runs, and the caller's processor is busy until
 the caller waits. So two workers may begin on one processor, while another idles until the system balances its
@@ -65,8 +65,8 @@ class Workers:
             self._pool = pool
         except (RuntimeError, MemoryError) as refusal:
             raise LimitExceeded(
-                f"{self.count} workers were asked for, and the system let this process start {started} threads more"
-                f" ({refusal}). Ask for fewer workers, or raise the limit: see `ulimit -u`, or pids.max in a container"
+                f"workers: required {self.count} threads, got {started}: the system refused the next ({refusal})."
+                " Ask for fewer workers, or raise its limit: see `ulimit -u`, or pids.max in a container"
             ) from refusal
         finally:
             all_started.set()
