@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from tidegate.cli import app
 from tidegate.durability import ownership, stored_rows
-from tidegate.durability.ownership import Owner
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versions import VersionStore
 
 from .commands.stored import ACCOUNT, SEAT, info, make_state
@@ -166,15 +167,16 @@ class TestStateVerify:
 
 
 class TestStateRelease:
-    def test_an_owner_on_another_machine_is_released(self, store: VersionStore, path: str) -> None:
-        ownership.claim(store.storage, Owner("q", "elsewhere", 1, 1.0, "ledger"))
+    def test_an_owner_whose_processes_are_gone_is_released(self, store: VersionStore, path: str) -> None:
+        store.commit(replace(info(4, ACCOUNT), owner=Owner("q", "ledger", "gone")), {})
         assert told("state", "release", path)["released"]
         assert ownership.current(store.storage) is None
 
     def test_a_running_owner_is_kept_unless_forced(self, store: VersionStore, path: str) -> None:
-        ownership.claim(store.storage, Owner.of_this_process("q", "ledger"))
+        store.commit(replace(info(4, ACCOUNT), owner=Owner("q", "ledger", "living")), {})
+        ownership.stay_alive(store.storage, "living")
         refused = tidegate("state", "release", path)
-        assert refused.exit_code == 1 and f"process {os.getpid()}" in refused.stderr
+        assert refused.exit_code == 1 and "still runs" in refused.stderr
         assert ownership.current(store.storage) is not None
         assert told("state", "release", path, "--force")["released"]
 

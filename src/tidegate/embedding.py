@@ -74,6 +74,7 @@ class Engine:
         self._numbers = {plan.name: number for number, plan in enumerate(plans)}
         self._parameters = [{parameter.name for parameter in plan.parameters} for plan in plans]
         self._lock = threading.RLock()
+        self._closed = False
         self._kept = None
         self._memory = None
         if directory is None:
@@ -88,6 +89,8 @@ class Engine:
     @property
     def _core(self) -> EngineCore:
         """The rows in memory; those of a kept state may be loaded anew after a failure."""
+        if self._closed:
+            raise InputError("this engine is closed: make another one, tg.Engine(...), to go on with its state")
         if self._memory is not None:
             return self._memory
         assert self._kept is not None
@@ -98,8 +101,9 @@ class Engine:
         """Write rows into a table, replacing those with the same keys; absent columns take their defaults."""
         name = self._table(table)
         with self._lock:
+            core = self._core
             if self._kept is None:
-                self._core.load(name, rows)
+                core.load(name, rows)
             else:
                 self._kept.load({name: rows})
 
@@ -118,10 +122,11 @@ class Engine:
         if not isinstance(events, pa.Table):
             raise InputError(f"events: required a pyarrow.Table, got {type(events).__name__}")
         with self._lock:
+            core = self._core
             if self._kept is not None:
                 return self._kept.run(events, order_by)
             arrival = arrange(events, order_by, None)
-            return self._core.run(events, arrival.order, arrival.refused)
+            return core.run(events, arrival.order, arrival.refused)
 
     def execute(self, transaction: Transaction, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict."""
@@ -133,8 +138,9 @@ class Engine:
             problem = f"missing {', '.join(missing)}" if missing else f"no parameter is called {', '.join(extra)}"
             raise InputError(f"execute {plan.name!r}: {problem}; it takes {', '.join(sorted(expected))}")
         with self._lock:
+            core = self._core
             if self._kept is None:
-                return self._core.execute(number, arguments)
+                return core.execute(number, arguments)
             return self._kept.execute(number, arguments)
 
     def read(self, table: type, key: Any) -> dict[str, Any] | None:
@@ -217,8 +223,12 @@ class Engine:
             return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
 
     def close(self) -> None:
-        """End the worker threads, and let go of the directory, so that another engine may open it."""
+        """End the worker threads, and let go of the directory, so that another engine may open it.
+
+        Whatever is asked of the engine afterwards is refused.
+        """
         with self._lock:
+            self._closed = True
             if self._kept is not None:
                 self._kept.close()
             if self._memory is not None:

@@ -26,7 +26,9 @@ def encoded(
     tables: tuple[tuple[str, pa.Table], ...] = (("Account", ACCOUNTS), ("Price", PRICES)),
     order: Any = ORDER,
 ) -> bytes:
-    return b"".join(bytes(part) for part in files.encode(fields, tables, order)[1])
+    bodies: list[files.Body] = [("table", name, table) for name, table in tables]
+    bodies += [] if order is None else [("order", "", order)]
+    return b"".join(bytes(part) for part in files.encode(fields, bodies)[1])
 
 
 def stored(data: bytes) -> Storage:
@@ -170,7 +172,7 @@ def test_a_foreign_file_is_refused() -> None:
 
 def test_a_file_of_a_later_format_asks_for_a_later_tidegate() -> None:
     data = bytearray(encoded({}, (), None))
-    data[8:12] = struct.pack("<I", 2)
+    data[8:12] = struct.pack("<I", 3)
     data[16:20] = struct.pack("<I", google_crc32c.value(bytes(data[:16] + data[20:])))
-    with pytest.raises(RecoveryImpossible, match="format 2, this Tidegate reads format 1"):
+    with pytest.raises(RecoveryImpossible, match="format 3, this Tidegate reads format 2"):
         files.read_file(stored(bytes(data)), "f.change")

@@ -1,144 +1,191 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tidegate.durability import ownership
-from tidegate.durability.ownership import Owner, claim, current, release
-from tidegate.foundation import processes
-from tidegate.foundation.errors import StateOwned, StorageCorrupted
+from tidegate.durability.ownership import ENGINE, admit, current, release
+from tidegate.durability.version_info import Owner
+from tidegate.durability.versions import VersionInfo, VersionStore
+from tidegate.foundation.errors import StateOwned
 from tidegate.foundation.storage import Storage, open_storage
 
-MINE = Owner.of_this_process("query-1", "ledger")
+if TYPE_CHECKING:
+    from tests.durability.conftest import History
+
+
+def owned(storage: Storage, history: History, owner: Owner | None, epoch: int = 1) -> VersionInfo:
+    """A state whose newest version an owner committed."""
+    store = VersionStore(storage)
+    newest = store.tip()
+    version = 1 if newest is None else newest.version + 1
+    return store.commit(history.info(version, owner=owner, epoch=epoch), history.changes(version))
 
 
 @pytest.fixture
-def other_process() -> Iterator[tuple[subprocess.Popen[bytes], Owner]]:
-    """A running process and the owner that it is for the same query id."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        yield child, replace(MINE, pid=child.pid, started=processes.started(child.pid), name="other")
-        child.kill()
+def local(tmp_path: Path) -> Storage:
+    return open_storage(str(tmp_path / "state"))
 
 
-def test_a_free_state_is_taken_and_claiming_again_changes_nothing(storage: Storage) -> None:
+A, B = Owner("a", "ledger", "token-a"), Owner("b", "auction", "token-b")
+
+
+def test_a_state_without_versions_is_anybodys(storage: Storage) -> None:
+    assert admit(storage, None, A) == 1
     assert current(storage) is None
-    claim(storage, MINE)
-    assert current(storage) == MINE
-    names = storage.list()
-    claim(storage, replace(MINE, name="renamed"))
-    assert storage.list() == names
-    assert current(storage) == MINE
 
 
-def test_a_second_query_is_refused_with_the_owner_named(storage: Storage) -> None:
-    claim(storage, MINE)
-    with pytest.raises(StateOwned) as caught:
-        claim(storage, replace(MINE, query="query-2"))
-    message = str(caught.value)
-    for part in (storage.path, "'query-1'", "ledger", str(os.getpid()), MINE.host, "running since 20"):
-        assert part in message
-    assert "Stop that query first, or use another state path. If you know that" in message
-    assert f"tidegate state release {storage.path}" in message
-    assert current(storage) == MINE
+def test_an_owner_goes_on_in_its_epoch_and_a_batch_data_frame_owns_nothing(storage: Storage, history: History) -> None:
+    assert admit(storage, owned(storage, history, A, 3), A) == 3
+    assert current(storage) == A
+    assert release(storage, "a")
+    newest = owned(storage, history, None, admit(storage, VersionStore(storage).tip(), None))
+    assert newest.epoch == 4 and current(storage) is None
+    assert admit(storage, newest, None) == 4
+    assert admit(storage, newest, B) == 5
 
 
-def test_the_same_query_in_two_live_processes_is_refused(
-    storage: Storage, other_process: tuple[subprocess.Popen[bytes], Owner]
+def test_the_same_query_takes_over_at_once_wherever_it_runs(storage: Storage, history: History) -> None:
+    ownership.stay_alive(storage, A.token)
+    newest = owned(storage, history, A)
+    assert admit(storage, newest, Owner("a", "ledger", "another process, on another host")) == 1
+
+
+def test_a_living_owner_is_believed_and_named(local: Storage, history: History) -> None:
+    ownership.stay_alive(local, A.token)
+    newest = owned(local, history, A)
+    for other in (B, None):
+        with pytest.raises(StateOwned) as refused:
+            admit(local, newest, other)
+        message = str(refused.value)
+        assert "'a'" in message and "ledger" in message and "still running" in message
+        assert f"tidegate state release {local.path}" in message
+
+
+@contextlib.contextmanager
+def holding(storage: Storage, token: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds an owner's lock."""
+    program = (
+        "import sys; from tidegate.durability.ownership import stay_alive; "
+        "from tidegate.foundation.storage import open_storage; "
+        "stay_alive(open_storage(sys.argv[1]), sys.argv[2]); print('held', flush=True); input()"
+    )
+    command = [sys.executable, "-c", program, storage.path, token]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_an_owner_lives_as_long_as_any_of_its_processes(local: Storage, history: History) -> None:
+    with holding(local, A.token) as driver:
+        with holding(local, A.token) as worker:
+            newest = owned(local, history, A)
+            driver.kill()
+            driver.wait()
+            with pytest.raises(StateOwned):
+                admit(local, newest, B)
+            worker.kill()
+            worker.wait()
+        assert admit(local, newest, B) == 2
+
+
+def test_a_clock_step_and_other_names_of_the_host_change_nothing(
+    local: Storage, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    child, other = other_process
-    claim(storage, other)
-    with pytest.raises(StateOwned, match=str(child.pid)):
-        claim(storage, MINE)
+    with holding(local, A.token):
+        newest = owned(local, history, A)
+        monkeypatch.setattr(time, "time", lambda: 4e9)
+        monkeypatch.setattr("socket.gethostname", lambda: "renamed")
+        monkeypatch.setattr("os.getpid", lambda: 1)
+        with pytest.raises(StateOwned):
+            admit(local, newest, B)
 
 
-@pytest.mark.parametrize("query", ["query-1", "query-2"])
-def test_a_dead_owner_is_taken_over(
-    storage: Storage, other_process: tuple[subprocess.Popen[bytes], Owner], query: str
-) -> None:
-    child, other = other_process
-    claim(storage, other)
-    child.kill()
-    child.wait()
-    successor = replace(MINE, query=query)
-    claim(storage, successor)
-    assert current(storage) == successor
-    assert len(storage.list()) == 1
+def test_where_there_are_no_locks_an_owner_is_believed_until_it_is_released(history: History) -> None:
+    storage = open_storage("memory://no-locks")
+    newest = owned(storage, history, A)
+    with pytest.raises(StateOwned, match="cannot be seen here"):
+        admit(storage, newest, B)
+    assert release(storage, "a")
+    assert admit(storage, newest, B) == 2
 
 
-def test_an_owner_whose_process_id_was_given_to_another_process_is_dead(storage: Storage) -> None:
-    claim(storage, replace(MINE, query="query-0", started=MINE.started - 1000))
-    claim(storage, MINE)
-    assert current(storage) == MINE
+def test_only_the_owning_query_is_released_and_once(storage: Storage, history: History) -> None:
+    assert not release(storage, "a")
+    owned(storage, history, A)
+    assert not release(storage, "b") and current(storage) == A
+    assert release(storage, "a") and current(storage) is None
+    assert not release(storage, "a")
 
 
-def test_an_owner_on_another_host_is_believed_until_it_is_released(storage: Storage) -> None:
-    far = replace(MINE, host="far-away", pid=1, started=0.0)
-    claim(storage, far)
-    with pytest.raises(StateOwned, match=r"can be seen on far-away only.*tidegate state release"):
-        claim(storage, MINE)
-    assert release(storage, far.query)
-    claim(storage, MINE)
-    assert current(storage) == MINE
+def test_a_query_that_comes_back_after_it_was_released_owns_the_state_again(storage: Storage, history: History) -> None:
+    newest = owned(storage, history, A)
+    release(storage, "a")
+    epoch = admit(storage, newest, A)
+    assert epoch == 2
+    owned(storage, history, A, epoch)
+    assert current(storage) == A
 
 
-def test_only_the_owning_query_is_released(storage: Storage) -> None:
-    assert not release(storage, "query-1")
-    claim(storage, MINE)
-    assert not release(storage, "query-2")
-    assert current(storage) == MINE
-    assert release(storage, "query-1")
-    assert current(storage) is None
-    assert not release(storage, "query-1")
-    claim(storage, replace(MINE, query="query-2"))
-    assert len(storage.list()) == 1
+def test_marks_of_earlier_epochs_are_removed(storage: Storage, history: History) -> None:
+    for epoch in (1, 2, 3):
+        owned(storage, history, A, epoch)
+        release(storage, "a")
+    ownership.tidy(storage, 3)
+    assert [name for name in storage.list() if name.endswith(".released")] == ["000000000003.released"]
 
 
-def test_a_slow_claimer_does_not_take_a_number_below_the_newest(storage: Storage) -> None:
-    """It found number 1 dead, slept while the state was taken and released, and wakes up to take 2."""
-    claim(storage, replace(MINE, started=0.0))
-    claim(storage, MINE)
-    release(storage, MINE.query)
-    assert not ownership._take(storage, 2, replace(MINE, query="slow"))
-    assert current(storage) is None
+def test_an_open_engine_keeps_everybody_else_out(local: Storage) -> None:
+    held = ownership.hold_alone(local)
+    assert held is not None
+    with pytest.raises(StateOwned, match="another tg.Engine"):
+        ownership.hold_alone(local)
+    with pytest.raises(StateOwned, match="a tg.Engine has this state open"):
+        admit(local, None, A)
+    held.release()
+    assert admit(local, None, A) == 1
 
 
-def test_of_many_that_find_a_dead_owner_exactly_one_takes_over(tmp_path: Path) -> None:
+def test_an_engine_that_died_is_taken_over_by_the_next(local: Storage, history: History) -> None:
+    newest = owned(local, history, Owner("embedded-1", "tg.Engine", ENGINE))
+    held = ownership.hold_alone(local)
+    assert held is not None
+    assert admit(local, newest, Owner("embedded-2", "tg.Engine", ENGINE)) == 2
+    held.release()
+    assert admit(local, newest, A) == 2
+
+
+def test_of_many_that_want_the_next_version_one_commits_it(tmp_path: Path, history: History) -> None:
     for attempt in range(10):
         storage = open_storage(str(tmp_path / str(attempt)))
-        claim(storage, replace(MINE, query="dead", started=0.0))
-        won = race_for(storage, [replace(MINE, query=f"query-{number}") for number in range(6)])
-        owner = current(storage)
-        assert owner is not None and won == [owner.query]
+        owned(storage, history, Owner("dead", "dead", "nobody"))
+        owners = [Owner(f"query-{number}", "q", f"token-{number}") for number in range(6)]
+        start, won = threading.Barrier(len(owners)), []
 
+        def take(
+            owner: Owner, storage: Storage = storage, start: threading.Barrier = start, won: list[str] = won
+        ) -> None:
+            ownership.stay_alive(storage, owner.token)
+            start.wait()
+            with contextlib.suppress(StateOwned, FileExistsError):
+                store = VersionStore(storage)
+                epoch = admit(storage, store.tip(), owner)
+                store.commit(history.info(2, owner=owner, epoch=epoch), history.changes(2))
+                won.append(owner.query)
 
-def race_for(storage: Storage, owners: list[Owner]) -> list[str]:
-    """The queries that were told that the state is theirs, when all claim it at once."""
-    start, won = threading.Barrier(len(owners)), []
-
-    def take(owner: Owner) -> None:
-        start.wait()
-        with contextlib.suppress(StateOwned):
-            claim(storage, owner)
-            won.append(owner.query)
-
-    threads = [threading.Thread(target=take, args=(owner,)) for owner in owners]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return won
-
-
-def test_a_damaged_record_is_refused_with_what_to_do(storage: Storage) -> None:
-    for number, data in enumerate([b"", b"{", b'{"query": "a"}', b"[1]"], start=1):
-        storage.write(f"{number:012d}.owner", [data], exclusive=True)
-        with pytest.raises(StorageCorrupted, match=f"{number:012d}.owner: expected a record.*delete the file"):
-            claim(storage, MINE)
+        threads = [threading.Thread(target=take, args=(owner,)) for owner in owners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        holder = current(storage)
+        assert holder is not None and won == [holder.query]

@@ -11,9 +11,11 @@ import pytest
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import ownership
-from tidegate.durability.ownership import Owner
+from tidegate.durability.ownership import process_token, stay_alive
+from tidegate.durability.served import stream_applicant
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import VersionedEngine
-from tidegate.durability.versions import VersionStore
+from tidegate.durability.versions import CHANGE_BYTES_MIN, VersionStore
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.plan import Program
 
@@ -70,9 +72,10 @@ class State:
         return VersionedEngine(self.program, self.path, keep_versions=self.keep_versions)
 
     def run(self, query: str, number: int, events: pa.Table, **options: Any) -> list[Any]:
-        owner = Owner.of_this_process(query, "test")
-        settings: dict[str, Any] = {"order_by": "ts", "position": None, "late": "run", **options}
-        outcomes = self.engine.process(query, number, events, owner=owner, **settings)
+        owner = Owner(query, "test", process_token())
+        stay_alive(open_storage(self.path), owner.token)
+        settings: dict[str, Any] = {"order_by": "ts", "late": "run", **options}
+        outcomes = self.engine.process(stream_applicant(query, number), events, owner=owner, **settings)
         return [(row["committed"], row["reason"], row["result"]) for row in outcomes.to_pylist()]
 
     def release(self, query: str) -> None:
@@ -119,18 +122,22 @@ def test_an_engine_that_fell_behind_catches_up(state: State) -> None:
     assert state.balances() == {2: 5}
 
 
-def test_batch_numbers_may_skip_and_a_new_query_goes_on_from_the_newest_version(state: State) -> None:
-    state.run("q", 3, FIRST)
-    state.run("q", 9, SECOND)
+def test_a_new_query_goes_on_from_the_newest_version(state: State) -> None:
+    state.run("q", 0, FIRST)
+    state.run("q", 1, SECOND)
     state.release("q")
     assert state.run("other", 0, batch((1, "withdraw", 1, 70))) == [(True, None, 70)]
-    assert state.versions() == [(1, "q", 3), (2, "q", 9), (3, "other", 0)]
+    assert state.versions() == [(1, "q", 0), (2, "q", 1), (3, "other", 0)]
 
 
-def test_a_checkpoint_older_than_the_state_is_refused(state: State) -> None:
-    state.run("q", 5, FIRST)
-    with pytest.raises(tg.RecoveryImpossible, match=r"(?s)batch 2.*batch 5.*new checkpoint"):
+def test_a_checkpoint_older_than_what_is_kept_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.durability.versions.SNAPSHOT_AFTER_BYTES", 1)
+    state = State(tmp_path, keep_versions=2)
+    for number in range(45):
+        state.run("q", number, batch((number, "deposit", 1, 1)))
+    with pytest.raises(tg.RecoveryImpossible, match=r"(?s)batch 2,.*batch 44.*new checkpoint"):
         state.run("q", 2, SECOND)
+    assert state.balances() == {1: 45}
 
 
 def test_a_batch_replayed_with_other_events_is_refused_and_harms_nothing(state: State) -> None:
@@ -161,7 +168,7 @@ def test_late_events_run_or_are_refused(state: State) -> None:
 
 
 def test_a_long_history_is_snapshotted_collected_and_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.durability.versions.SNAPSHOT_AFTER_CHANGES", 7)
+    monkeypatch.setattr("tidegate.durability.versions.SNAPSHOT_AFTER_BYTES", 7 * CHANGE_BYTES_MIN)
     state = State(tmp_path, keep_versions=5)
     for number in range(100):
         assert state.run("q", number, batch((number, "deposit", number % 9, 1)))[0][0]

@@ -243,13 +243,31 @@ def test_looking_costs_one_listing_and_headers_are_read_once(tmp_path: Path, his
     store.newest()
     assert (storage.listings, storage.reads) == (2, 20)
     history.commit(store, 21, 30)  # neither lists nor reads
-    assert store.wants_snapshot() is False and store.newest() is not None
+    assert store.newest() is not None
     assert (storage.listings, storage.reads) == (2, 20)
+
+
+@pytest.mark.parametrize("kept", [10, 300])
+def test_a_writer_that_is_warm_asks_as_little_however_many_versions_are_kept(
+    tmp_path: Path, history: History, kept: int
+) -> None:
+    storage = CountingStorage(str(tmp_path))
+    store = VersionStore(storage, keep_versions=kept)
+    history.commit(store, 1, kept)
+    store.tip()
+    storage.listings = storage.reads = 0
+    for version in range(kept + 1, kept + 21):
+        store.tip()
+        history.commit(store, version, version)
+        store.wants_snapshot()
+        store.collect(look_again=False)
+    assert (storage.listings, storage.reads) == (0, 40)  # the newest version, and the one that is not there yet
 
 
 def test_a_snapshot_is_due_when_replaying_costs_as_much_as_reading_it(
     storage: Storage, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(versions, "CHANGE_BYTES_MIN", 1)
     store = VersionStore(storage)
     history.commit(store, 1, 1)
     size = store.info(1).size
@@ -259,10 +277,20 @@ def test_a_snapshot_is_due_when_replaying_costs_as_much_as_reading_it(
     assert store.wants_snapshot() and VersionStore(storage).wants_snapshot()
     store.snapshot(history.info(4), history.whole(4))
     assert not store.wants_snapshot() and not VersionStore(storage).wants_snapshot()
-    monkeypatch.setattr(versions, "SNAPSHOT_AFTER_CHANGES", 2)
-    history.commit(store, 5, 5)
+
+
+def test_a_small_change_weighs_what_opening_its_file_costs_and_no_number_of_them_outweighs_a_large_state(
+    storage: Storage, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "SNAPSHOT_AFTER_BYTES", 1)
+    store = VersionStore(storage)
+    rows = history.rows(history.account, ((number, number) for number in range(20_000)), change=False)
+    snapshot = store.snapshot(history.info(1), {"Account": rows})
+    due = -(-snapshot.size // versions.CHANGE_BYTES_MIN)
+    assert due > 5
+    history.commit(store, 2, due)
     assert not store.wants_snapshot()
-    history.commit(store, 6, 6)
+    history.commit(store, due + 1, due + 1)
     assert store.wants_snapshot()
 
 
@@ -270,6 +298,7 @@ def test_a_large_snapshot_waits_for_as_many_bytes_of_changes(
     storage: Storage, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(versions, "SNAPSHOT_AFTER_BYTES", 0)
+    monkeypatch.setattr(versions, "CHANGE_BYTES_MIN", 0)
     store = VersionStore(storage)
     rows = history.rows(history.account, ((number, number) for number in range(500)), change=False)
     snapshot = store.snapshot(history.info(1), {"Account": rows})
@@ -311,11 +340,13 @@ def test_collecting_keeps_the_change_of_a_kept_version_that_has_a_snapshot(stora
     store = VersionStore(storage, keep_versions=1)
     history.commit(store, 1, 3)
     store.snapshot(history.info(3), history.whole(3))
+    assert store.collect() == []  # should batch 2 be asked for again, it runs on version 2
+    history.commit(store, 4, 4)
     assert store.collect() == ["000000000001.change", "000000000002.change"]
     assert store.read_changes(3)[1]["Account"].num_rows == 3
-    history.commit(store, 4, 4)  # version 3 is not kept any more, its snapshot is what 4 stands on
+    history.commit(store, 5, 5)  # version 3 is not kept any more, its snapshot is what 4 and 5 stand on
     assert store.collect() == ["000000000003.change"]
-    assert history.loaded(store) == history.state(4)
+    assert history.loaded(store) == history.state(5)
 
 
 def test_a_half_finished_collection_leaves_a_history_with_a_later_beginning(tmp_path: Path, history: History) -> None:
@@ -357,14 +388,17 @@ def test_files_of_others_are_left_alone(tmp_path: Path, history: History) -> Non
         (tmp_path / name).write_text("mine")
     history.commit(store, 1, 3)
     store.snapshot(history.info(3), history.whole(3))
+    history.commit(store, 4, 4)
     store.collect()
     assert sorted(os.listdir(tmp_path)) == [
         "000000000001.change.bak",
         "000000000001.owner",
         "000000000003.change",
         "000000000003.snapshot",
+        "000000000004.change",
         "1.change",
         "README",
+        "head",
     ]
 
 
@@ -398,10 +432,11 @@ def test_a_reader_whose_files_are_collected_under_it_is_told(tmp_path: Path, his
     _, steps = reader.load(3)
     next(steps)
     writer.snapshot(history.info(3), history.whole(3))
+    history.commit(writer, 4, 4)
     writer.collect()
-    with pytest.raises(RecoveryImpossible, match=r"loaded: 3\."):
+    with pytest.raises(RecoveryImpossible, match=r"loaded: 3-4\."):
         list(steps)
-    assert history.loaded(reader) == history.state(3)
+    assert history.loaded(reader) == history.state(4)
 
 
 def test_a_commit_that_fails_is_not_there_and_may_be_repeated(tmp_path: Path, history: History) -> None:

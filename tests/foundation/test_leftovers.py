@@ -47,3 +47,9 @@ def test_the_file_of_a_writer_that_cannot_be_asked_is_abandoned_after_a_day() ->
     for name in (elsewhere, other_container, ".temporary~nonsense"):
         assert not abandoned(name, age_seconds=23 * 3600)
         assert abandoned(name, age_seconds=25 * 3600)
+
+
+def test_locks_are_recognised() -> None:
+    assert leftovers.is_lock("000000000007.lock")
+    assert not leftovers.is_lock("000000000007.change")
+    assert not leftovers.is_lock(leftovers.temporary_name())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import subprocess
@@ -9,19 +10,33 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from tidegate.foundation import leftovers
-from tidegate.foundation.errors import StorageFailed
-from tidegate.foundation.storage import LocalStorage, RemoteStorage, Storage, open_storage
+from tidegate.foundation.disk import OsDisk
+from tidegate.foundation.errors import StorageFailed, StorageUncertain
+from tidegate.foundation.remote_storage import RemoteStorage
+from tidegate.foundation.storage import LocalStorage, Storage, open_storage
 
 DEAD_WRITER = "~".join([*leftovers.temporary_name().split("~")[:3], "999999999", "1.00", "0123456789ab"])
 
 
-@pytest.fixture(params=["path", "file URL", "memory URL", "fsspec without atomic put"])
+class RefusingRename(LocalFileSystem):
+    """A file system of fsspec without atomic put, whose rename does not replace (as HDFS's does not)."""
+
+    protocol = "refusing"
+    cachable = False
+
+    def mv(self, path1: str, path2: str, **_options: Any) -> None:
+        os.link(path1, path2)
+        os.unlink(path1)
+
+
+@pytest.fixture(params=["path", "file URL", "memory URL", "s3 URL", "fsspec without atomic put"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     folder = tmp_path / "state" / "ledger"
     if request.param == "path":
@@ -30,7 +45,9 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
         return open_storage(f"file://{folder}")
     if request.param == "memory URL":
         return open_storage(f"memory://{uuid.uuid4().hex}/ledger")
-    return RemoteStorage(fsspec.filesystem("local"), str(folder), f"local://{folder}", atomic_put=False)
+    if request.param == "s3 URL":
+        return open_storage(request.getfixturevalue("s3").new_bucket() + "/state/ledger")
+    return RemoteStorage(RefusingRename(), str(folder), f"refusing://{folder}", atomic_put=False)
 
 
 def names_in(path: Path) -> list[str]:
@@ -62,11 +79,14 @@ def test_a_read_gives_a_range_and_less_where_the_file_ends(storage: Storage) -> 
     assert bytes(storage.read("a", 7)) == b"789"
     assert bytes(storage.read("a", 7, 100)) == b"789"
     assert bytes(storage.read("a", 0, 0)) == b""
+    assert bytes(storage.read("a", 10)) == b""
+    assert bytes(storage.read("a", 11, 5)) == b""
 
 
 def test_an_empty_file_is_a_file(storage: Storage) -> None:
     storage.write("a", [], exclusive=True)
     assert bytes(storage.read("a")) == b""
+    assert bytes(storage.read("a", 0, 10)) == b""
 
 
 def test_an_exclusive_write_leaves_what_is_there(storage: Storage) -> None:
@@ -74,8 +94,30 @@ def test_an_exclusive_write_leaves_what_is_there(storage: Storage) -> None:
     with pytest.raises(FileExistsError, match="a"):
         storage.write("a", [b"second"], exclusive=True)
     assert bytes(storage.read("a")) == b"first"
-    storage.write("a", [b"third"], exclusive=False)
-    assert bytes(storage.read("a")) == b"third"
+
+
+def test_a_write_that_is_not_exclusive_replaces(storage: Storage) -> None:
+    if not storage.path.startswith("refusing:"):
+        storage.write("a", [b"first"], exclusive=True)
+    storage.write("a", [b"second"], exclusive=False)
+    assert bytes(storage.read("a")) == b"second"
+
+
+def test_settling_tells_whether_a_file_is_there(storage: Storage) -> None:
+    assert storage.settle("a") is False
+    storage.write("a", [b"x"], exclusive=True)
+    assert storage.settle("a") is True
+    storage.delete("a")
+    assert storage.settle("a") is False
+
+
+def test_a_hint_replaces_the_one_before(storage: Storage) -> None:
+    for data in (b"first", b"second") if not storage.path.startswith("refusing:") else (b"second",):
+        storage.hint("a", data)
+    assert bytes(storage.read("a")) == b"second"
+    assert storage.list() == ["a"]
+    if os.path.isdir(storage.path):
+        assert names_in(Path(storage.path)) == ["a"]
 
 
 def test_deleting_twice_is_fine_and_names_are_sorted(storage: Storage) -> None:
@@ -221,3 +263,139 @@ def test_a_file_over_the_size_limit_is_refused_and_leaves_no_trace(tmp_path: Pat
     assert "Nothing was committed; what was committed before stands." in done.stdout
     assert names_in(tmp_path / "state") == ["before"]
     assert (tmp_path / "state" / "before").read_bytes() == b"x" * 1000
+
+
+class FailingDisk(OsDisk):
+    """The real disk, on which one call fails: before its effect, or after it."""
+
+    def __init__(self, call: str, *, number: int = errno.EIO, after: bool = False) -> None:
+        self._call, self._number, self._after = call, number, after
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name.startswith("_") or name != self._call:
+            return found
+
+        def failing(*arguments: Any, **named: Any) -> Any:
+            if self._after:
+                found(*arguments, **named)
+            raise OSError(self._number, os.strerror(self._number))
+
+        return failing
+
+
+def storage_failing_at(tmp_path: Path, call: str, **options: Any) -> LocalStorage:
+    (tmp_path / "state").mkdir()
+    storage = LocalStorage(str(tmp_path / "state"), FailingDisk(call, **options))
+    storage._rooted = True  # the folder's own sync is another matter
+    return storage
+
+
+@pytest.mark.parametrize("call", ["open_new", "write", "sync"])
+def test_a_write_that_fails_before_the_link_left_nothing_and_says_so(tmp_path: Path, call: str) -> None:
+    storage = storage_failing_at(tmp_path, call)
+    with pytest.raises(StorageFailed, match="Nothing was committed") as caught:
+        storage.write("a", [b"x"], exclusive=True)
+    assert not isinstance(caught.value, StorageUncertain)
+    assert names_in(tmp_path / "state") == []
+
+
+@pytest.mark.parametrize(
+    ("call", "exclusive"), [("link", True), ("replace", False), ("sync_folder", True), ("sync_folder", False)]
+)
+@pytest.mark.parametrize("after", [False, True], ids=["without effect", "with effect"])
+def test_a_write_that_fails_from_the_link_on_is_in_doubt(
+    tmp_path: Path, call: str, exclusive: bool, after: bool
+) -> None:
+    storage = storage_failing_at(tmp_path, call, after=after)
+    with pytest.raises(StorageUncertain, match=r"/a: .*Input/output error.*may be written or not") as caught:
+        storage.write("a", [b"x"], exclusive=exclusive)
+    assert "Nothing was committed" not in str(caught.value)
+    visible = after or call == "sync_folder"
+    assert names_in(tmp_path / "state") == (["a"] if visible else [])
+    assert LocalStorage(storage.path).settle("a") is visible
+
+
+def test_a_link_that_says_taken_although_it_is_ours_is_a_success(tmp_path: Path) -> None:
+    storage = storage_failing_at(tmp_path, "link", number=errno.EEXIST, after=True)
+    storage.write("a", [b"x"], exclusive=True)
+    assert names_in(tmp_path / "state") == ["a"]
+
+
+def test_a_link_that_says_taken_and_is_anothers_is_not(tmp_path: Path) -> None:
+    class Overtaken(OsDisk):
+        def link(self, source: str, target: str) -> None:
+            Path(target).write_bytes(b"x")  # the same bytes, another inode
+            super().link(source, target)
+
+    with pytest.raises(FileExistsError, match="/a'"):
+        LocalStorage(str(tmp_path), Overtaken()).write("a", [b"x"], exclusive=True)
+
+
+def test_a_temporary_name_that_cannot_be_removed_does_no_harm(tmp_path: Path) -> None:
+    storage = storage_failing_at(tmp_path, "unlink")
+    storage.write("a", [b"x"], exclusive=True)
+    assert storage.list() == ["a"]
+
+
+@pytest.mark.parametrize("call", ["sync", "sync_folder", "open_existing"])
+def test_what_cannot_be_made_certain_is_not_settled(tmp_path: Path, call: str) -> None:
+    storage = storage_failing_at(tmp_path, call)
+    (tmp_path / "state" / "a").write_bytes(b"x")
+    with pytest.raises(StorageFailed, match=r"/a: could not (read|sync) it"):
+        storage.settle("a")
+
+
+@pytest.mark.parametrize("call", ["write", "replace"])
+def test_a_hint_that_fails_leaves_the_old_one_and_no_trace(tmp_path: Path, call: str) -> None:
+    storage = storage_failing_at(tmp_path, call)
+    (tmp_path / "state" / "a").write_bytes(b"old")
+    with pytest.raises(StorageFailed, match="could not replace it"):
+        storage.hint("a", b"new")
+    assert names_in(tmp_path / "state") == ["a"]
+    assert (tmp_path / "state" / "a").read_bytes() == b"old"
+
+
+def test_a_hint_is_not_synced(tmp_path: Path) -> None:
+    storage = storage_failing_at(tmp_path, "sync")
+    storage.hint("a", b"x")
+    assert bytes(storage.read("a")) == b"x"
+
+
+def test_a_read_that_ends_before_the_file_does_is_an_error_not_a_short_answer(tmp_path: Path) -> None:
+    class Ending(OsDisk):
+        def read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+            return 0 if offset >= 5 else super().read(descriptor, buffer[:5], offset)
+
+    (tmp_path / "a").write_bytes(b"0123456789")
+    storage = LocalStorage(str(tmp_path), Ending())
+    with pytest.raises(StorageFailed, match=r"/a: required 10 bytes at 0, got 5"):
+        storage.read("a")
+    assert bytes(storage.read("a", 0, 5)) == b"01234"
+
+
+def test_reads_and_writes_that_the_system_splits_are_put_together(tmp_path: Path) -> None:
+    class Short(OsDisk):
+        def read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+            return super().read(descriptor, buffer[:3], offset)
+
+        def write(self, descriptor: int, data: memoryview, offset: int) -> int:
+            return super().write(descriptor, data[:3], offset)
+
+    storage = LocalStorage(str(tmp_path), Short())
+    storage.write("a", [b"01234", b"56789"], exclusive=True)
+    assert bytes(LocalStorage(str(tmp_path)).read("a")) == b"0123456789"
+    assert bytes(storage.read("a", 1, 8)) == b"12345678"
+
+
+def test_a_folder_of_another_user_that_cannot_be_synced_is_taken_as_it_is(tmp_path: Path) -> None:
+    class Forbidding(OsDisk):
+        def sync_folder(self, path: str) -> None:
+            if path == str(tmp_path):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            super().sync_folder(path)
+
+    (tmp_path / "state").mkdir()
+    LocalStorage(str(tmp_path / "state"), Forbidding()).write("a", [b"x"], exclusive=True)
+    with pytest.raises(StorageFailed, match=r"Permission denied.*Nothing was committed"):
+        LocalStorage(str(tmp_path / "other"), Forbidding()).write("a", [b"x"], exclusive=True)

@@ -20,7 +20,9 @@ from pyspark.sql import SparkSession
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import outcome_log, versions
-from tidegate.durability.ownership import Owner
+from tidegate.durability.ownership import process_token
+from tidegate.durability.served import stream_applicant
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.foundation.errors import InputError, OutcomeOverdue, TidegateError
 from tidegate.spark import await_outcome, transact
@@ -181,9 +183,9 @@ class Applied:
         self.batch = 0
 
     def run(self, events: pa.Table, requests: str | None = "request") -> pa.Table:
-        owner = Owner.of_this_process("test", "test")
-        options: dict[str, Any] = {"order_by": None, "position": None, "late": "run", "owner": owner}
-        found = self.engine.process("test", self.batch, events, **options, requests=requests)
+        owner = Owner("test", "test", process_token())
+        options: dict[str, Any] = {"order_by": None, "late": "run", "owner": owner}
+        found = self.engine.process(stream_applicant("test", self.batch), events, **options, requests=requests)
         self.batch += 1
         return found
 

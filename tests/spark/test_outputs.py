@@ -12,7 +12,9 @@ from pyspark.sql import Row, SparkSession
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import versions
-from tidegate.durability.ownership import Owner
+from tidegate.durability.ownership import process_token
+from tidegate.durability.served import stream_applicant
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import DefinitionError, InputError
@@ -154,15 +156,15 @@ def test_a_batch_whose_commit_spark_forgot_keeps_its_tuples_once(spark: SparkSes
 
 
 def apply(engine: VersionedEngine, batch: int, rows: list[dict[str, Any]]) -> None:
-    owner = Owner.of_this_process("test", "test")
-    options: dict[str, Any] = {"order_by": None, "position": None, "late": "run", "owner": owner}
-    engine.process("test", batch, pa.Table.from_pylist(rows), **options)
+    owner = Owner("test", "test", process_token())
+    options: dict[str, Any] = {"order_by": None, "late": "run", "owner": owner}
+    engine.process(stream_applicant("test", batch), pa.Table.from_pylist(rows), **options)
 
 
 def test_tuples_go_with_the_versions_that_are_no_longer_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "SNAPSHOT_AFTER_CHANGES", 3)
+    monkeypatch.setattr(versions, "SNAPSHOT_AFTER_BYTES", 3 * versions.CHANGE_BYTES_MIN)
     engine = VersionedEngine(build_program(GRAPH), str(tmp_path), keep_versions=4)
     for batch in range(40):
         apply(engine, batch, [sale(1, batch + 100), sale(2, batch + 200)])

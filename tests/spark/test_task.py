@@ -12,9 +12,10 @@ import pytest
 
 from tidegate.compiler.program import build_program
 from tidegate.durability import ownership
-from tidegate.durability.ownership import Owner
+from tidegate.durability.ownership import process_token, stay_alive
 from tidegate.durability.stored_rows import rows_at
-from tidegate.durability.versions import VersionStore
+from tidegate.durability.version_info import Owner
+from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.foundation.errors import StateOwned
 from tidegate.foundation.storage import open_storage
 from tidegate.spark import task
@@ -35,8 +36,28 @@ def cold() -> Iterator[None]:
 
 def settings(path: Path, name: str, program: list[object] | None = None) -> TaskSettings:
     payload = pack(build_program(program or PROGRAM))  # type: ignore[arg-type]
-    owner = Owner.of_this_process("", "test")
-    return TaskSettings(payload, digest(payload), str(path), None, "run", 100, owner, name)
+    return TaskSettings(
+        payload=payload,
+        digest=digest(payload),
+        path=str(path),
+        columns=("transaction", "src", "dst", "amount", "note"),
+        order_by=None,
+        late="run",
+        keep_versions=100,
+        owner=Owner("", "test", process_token()),
+        batch_name=name,
+        call=0,
+        planned_state="",
+        planned_version=0,
+    )
+
+
+def owned(path: Path, query: str) -> None:
+    """A state that a running query owns."""
+    storage = open_storage(str(path))
+    stay_alive(storage, process_token())
+    owner = Owner(query, "another query", process_token())
+    VersionStore(storage).commit(VersionInfo(1, "change", query, 0, 0, 0.0, 0, 0, None, (), {}, 0, owner=owner), {})
 
 
 def rows(*amounts: int, partition: int = 0) -> pa.RecordBatch:
@@ -139,7 +160,7 @@ def test_no_rows_make_no_version(tmp_path: Path) -> None:
 
 def test_a_batch_waits_a_moment_for_an_owner_that_is_leaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = open_storage(str(tmp_path))
-    ownership.claim(storage, Owner.of_this_process("ending", "another query"))
+    owned(tmp_path, "ending")
     looks: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -150,15 +171,15 @@ def test_a_batch_waits_a_moment_for_an_owner_that_is_leaving(tmp_path: Path, mon
     monkeypatch.setattr(task.time, "sleep", sleep)
     assert run(settings(tmp_path, "a"), rows(5))["result"].to_pylist() == [5]
     assert len(looks) == 3
-    assert ownership.current(storage) is None, "a batch DataFrame lets go of the state when it is done"
+    assert ownership.current(storage) is None, "a batch DataFrame owns nothing"
 
 
 def test_a_batch_is_refused_when_the_owner_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ownership.claim(open_storage(str(tmp_path)), Owner.of_this_process("staying", "another query"))
+    owned(tmp_path, "staying")
     monkeypatch.setattr(task, "OWNER_WAIT_SECONDS", 0.3)
     with pytest.raises(StateOwned, match="'staying'"):
         run(settings(tmp_path, "a"), rows(5))
-    assert VersionStore(open_storage(str(tmp_path))).refresh() == []
+    assert VersionStore(open_storage(str(tmp_path))).refresh() == [1]
 
 
 def test_settings_are_plain_values(tmp_path: Path) -> None:

@@ -100,11 +100,13 @@ def test_a_crash_before_any_batch_is_refused() -> None:
 def test_ties_keep_the_order_of_the_first_execution_when_a_batch_is_replayed_in_another(tmp_path: Path) -> None:
     """The second deposit overdraws unless the first order is kept."""
     from tidegate.compiler.program import build_program
-    from tidegate.durability.ownership import Owner
+    from tidegate.durability.ownership import process_token
+    from tidegate.durability.served import stream_applicant
+    from tidegate.durability.version_info import Owner
     from tidegate.durability.versioned import VersionedEngine
 
     program = build_program([transfer])
-    owner = Owner.of_this_process("q", "test")
+    owner = Owner("q", "test", process_token())
     opening = {"Account": pa.table({"id": [1, 2], "balance": [10, 0]})}
     VersionedEngine(program, str(tmp_path)).initialise(opening)
     batch = events((1, "transfer", 1, 2, 10, None), (1, "transfer", 2, 1, 10, None), (1, "transfer", 1, 2, 4, None))
@@ -112,7 +114,7 @@ def test_ties_keep_the_order_of_the_first_execution_when_a_batch_is_replayed_in_
 
     def run(table: pa.Table) -> dict[Any, Any]:
         engine = VersionedEngine(program, str(tmp_path))
-        got = engine.process("q", 0, table, order_by="ts", position=None, late="run", owner=owner)
+        got = engine.process(stream_applicant("q", 0), table, order_by="ts", late="run", owner=owner)
         return {(r["src"], r["amount"]): (r["committed"], r["result"]) for r in got.to_pylist()}
 
     assert run(batch) == run(shuffled) == {(1, 10): (True, 0), (2, 10): (True, 0), (1, 4): (True, 6)}

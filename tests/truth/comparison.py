@@ -30,7 +30,9 @@ import pyarrow as pa
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
-from tidegate.durability.ownership import Owner, release
+from tidegate.durability.ownership import process_token, release
+from tidegate.durability.served import stream_applicant
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.decision import Strategy
@@ -146,12 +148,12 @@ def _run_repeated(
         if batch.loads:
             with tg.Engine(transactions, directory=directory) as engine:
                 _load_all(engine, module, tables, batch, choices)
-        owner = Owner.of_this_process("query", "comparison")
+        owner = Owner("query", "comparison", process_token())
         for _ in range(2):
             versioned = VersionedEngine(program, directory)
             events = events_table(case, batch)
             outcomes = versioned.process(
-                "query", number, events, order_by=batch.order_by, position=None, late="run", owner=owner
+                stream_applicant("query", number), events, order_by=batch.order_by, late="run", owner=owner
             )
             compare_outcomes(case.program, outcomes, batch, expected.outcomes[number])
             _compare_tables(versioned.core.rows, tables, expected.tables[number])

@@ -25,7 +25,9 @@ import pyarrow.compute as pc
 import tidegate as tg
 from tidegate.benchmarks.harness import Experiment, Variant
 from tidegate.compiler.program import build_program
-from tidegate.durability.ownership import Owner
+from tidegate.durability.ownership import process_token
+from tidegate.durability.served import stream_applicant
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.workloads import ledger
 
@@ -70,14 +72,14 @@ def engine_experiment(sizes: Sizes, bar: float | None = BAR) -> Experiment:
 
 def versions_experiment(sizes: Sizes, folder: Path, bar: float | None = BAR) -> Experiment:
     """A thousand transactions at a time over versioned state, its change files written and synced."""
-    owner = Owner.of_this_process("benchmark", "benchmark")
+    owner = Owner("benchmark", "benchmark", process_token())
 
     def load(opening: pa.Table) -> Run:
         engine = VersionedEngine(build_program(ledger.PROGRAM), tempfile.mkdtemp(dir=folder))
         engine.initialise({"Account": opening})
         numbers = itertools.count()
         return lambda events: engine.process(
-            "benchmark", next(numbers), events, order_by="ts", position=None, late="run", owner=owner
+            stream_applicant("benchmark", next(numbers)), events, order_by="ts", late="run", owner=owner
         )
 
     return _experiment("work-versions", "with a change file for each batch", load, sizes, bar)

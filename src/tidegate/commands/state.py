@@ -24,7 +24,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from tidegate.commands.row_differences import Difference
-    from tidegate.durability.ownership import Owner
+    from tidegate.durability.version_info import Owner
     from tidegate.durability.versions import VersionInfo, VersionStore
 
 app = typer.Typer(no_args_is_help=True, help="Look into stored state: versions, rows, changes, checksums.")
@@ -200,23 +200,21 @@ def release_owner(
     force: Annotated[bool, typer.Option("--force", help="Also when the owner's process still runs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Give the state free, for when its owner is known to be gone but cannot be asked.
+    """Give the state free, for when its owner is known to be gone but nobody can tell.
 
-    A dead owner on this machine is taken over without this. It is needed for an owner on another
-    machine that died: only you can know.
+    The same query takes its state over by itself, and so does any other where locks show that the owner is gone. This
+    is needed on object stores, which have no locks, to let another query in: only you can know.
 
     Example: `tidegate state release state/ledger`
     """
     from tidegate.durability import ownership
-    from tidegate.foundation import processes
     from tidegate.foundation.errors import StateOwned
 
     storage = _open(path).storage
     owner = ownership.current(storage)
-    here = owner is not None and owner.host == processes.host()
-    if owner is not None and here and not force and processes.is_running(owner.pid, owner.started):
+    if owner is not None and not force and ownership.is_alive(storage, owner):
         raise StateOwned(
-            f"{storage.path}: {_owner_line(owner)}, and that process still runs. Stop the query, or use "
+            f"{storage.path}: {_owner_line(owner)}, and a process of it still runs. Stop the query, or use "
             "--force if you are sure that it does not use this state any more."
         )
     released = owner is not None and ownership.release(storage, owner.query)
@@ -260,8 +258,7 @@ def _owner_record(owner: Owner | None) -> dict[str, Any] | None:
 def _owner_line(owner: Owner | None) -> str:
     if owner is None:
         return "owned by no query"
-    since = f"{datetime.fromtimestamp(owner.started):%Y-%m-%d %H:%M:%S}"
-    return f"owned by query {owner.query} ({owner.name}), process {owner.pid} on {owner.host} since {since}"
+    return f"owned by query {owner.query} ({owner.name})"
 
 
 def _cells(difference: Difference) -> tuple[str, str]:

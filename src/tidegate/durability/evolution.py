@@ -7,7 +7,8 @@
 
 Fields may come and move, and defaults may change. A field that went, a field of another type and
 a key of other fields cannot be answered from what is stored: nobody but the user knows what
-the rows should then hold. Those are refused, all of them in one message, before a row is read.
+the rows should then hold. Those are refused, all of them in one message, before a row is read. So is a table that
+seems to have been renamed: its rows would be kept, but the program would not see them.
 
 Invariant: `upgrade` gives a change table in the target layout's order and types, nulls nowhere.
 """
@@ -19,7 +20,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tidegate.foundation.errors import DefinitionError
-from tidegate.operations.layout import TableLayout
+from tidegate.operations.layout import Kind, TableLayout
 
 EXISTS = pa.field("exists", pa.bool_(), nullable=False)
 
@@ -60,6 +61,30 @@ def require_fit(where: str, stored: Iterable[TableLayout], declared: Iterable[Ta
             "or choose a new state path and fill it from the old one: read_state(...) the old tables, "
             "reshape them, and pass them as transact(..., initial={...})."
         )
+
+
+def require_no_renaming(where: str, stored: Iterable[TableLayout], declared: Iterable[TableLayout]) -> None:
+    """Raises DefinitionError when a table that went and a table that came look like one that was renamed.
+
+    Its rows would stay where they are, under the old name, and the program would see none of them.
+    """
+    before, now = list(stored), list(declared)
+    gone = [table for table in before if table.name not in {table.name for table in now}]
+    came = [table for table in now if table.name not in {table.name for table in before}]
+    for new in came:
+        for old in gone:
+            if set(old.key) == set(new.key) and _kinds(old).items() <= _kinds(new).items():
+                raise DefinitionError(
+                    f"{where}: the state has a table {old.name} and none called {new.name}; the program has a table "
+                    f"{new.name} with the fields of {old.name}, and none called {old.name}. If the table was renamed, "
+                    f"call the class {old.name} as before, or rename it in the state: tidegate state adopt {where} "
+                    f"--rename {old.name}={new.name}. If {new.name} is another table: tidegate state adopt {where} "
+                    f"--new-table {new.name}={old.name}"
+                )
+
+
+def _kinds(table: TableLayout) -> dict[str, Kind]:
+    return {column.name: column.kind for column in table.columns}
 
 
 def upgrade(rows: pa.Table, layout: TableLayout) -> pa.Table:

@@ -14,6 +14,9 @@ read tells what is in the file, how long it is and where each section lies. A se
 goes on from the header's, which binds it to this file: a sound section of another file does not
 pass. Sections start at multiples of 64 bytes, so Arrow uses them where they lie, without a copy.
 
+A file is named by its hash, BLAKE2b over the header: the header holds a random number, so that no two
+files have the same hash, and checksums bind the sections to it.
+
 Sizes are known before a byte is encoded (Arrow counts them), checksums only afterwards. That is why
 they follow what they protect: a file of any size is written with one section in memory.
 
@@ -25,8 +28,10 @@ Not here: what the fields mean, which files there are, how layouts change (versi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +43,7 @@ import pyarrow as pa
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
 from tidegate.foundation.storage import Bytes, Storage
 
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"TIDEGATE"
 ALIGNMENT = 64
 FIRST_READ_SIZE = 4096  # holds the header of a file with a handful of tables
@@ -50,11 +55,16 @@ _CHECKSUM = struct.Struct("<I")
 Order = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
+Body = tuple[str, str, pa.Table | Order]
+"""What becomes a section: its kind, the name of the table or of the record, its contents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where something lies in its file: rows of a table ("table"), a record ("record"), the order of a batch ("order").
+    """Where something lies in its file.
 
-    `table` is the name of the table or of the record.
+    `kind` says what it is: rows of a table ("table"), a record ("record"), the order of a batch ("order"), what was
+    served ("served"); `table` is the name of the table or of the record.
     """
 
     kind: str
@@ -71,31 +81,28 @@ class Header:
     fields: dict[str, Any]
     sections: tuple[Section, ...]
     checksum: int
+    hash: str
     end: int
     size: int
 
 
-def encode(
-    fields: Mapping[str, Any],
-    tables: Sequence[tuple[str, pa.Table]],
-    order: Order | None = None,
-    records: Sequence[tuple[str, pa.Table]] = (),
-) -> tuple[Header, Iterator[Bytes]]:
+def encode(fields: Mapping[str, Any], bodies: Sequence[Body]) -> tuple[Header, Iterator[Bytes]]:
     """The header and the parts of a file, each part made when it is asked for.
 
-    A name may occur several times in `tables`; its rows are then a table in several sections.
+    A name may occur several times in `bodies`; its rows are then a table in several sections.
     """
-    bodies: list[tuple[str, str, pa.Table | Order]] = [("table", name, table) for name, table in tables]
-    bodies += [("record", name, table) for name, table in records]
-    if order is not None:
-        bodies.append(("order", "", np.ascontiguousarray(order, dtype="<i8")))
+    bodies = [
+        (kind, name, np.ascontiguousarray(body, dtype="<i8") if isinstance(body, np.ndarray) else body)
+        for kind, name, body in bodies
+    ]
     listing = [[kind, name, len(body), _section_size(body)] for kind, name, body in bodies]
-    text = json.dumps({"fields": dict(fields), "sections": listing}, separators=(",", ":")).encode("ascii")
+    content = {"fields": dict(fields), "sections": listing, "random": uuid.uuid4().hex}
+    text = json.dumps(content, separators=(",", ":")).encode("ascii")
     end = _aligned(_PREAMBLE.size + len(text))
     text = text.ljust(end - _PREAMBLE.size)
     start = _PREAMBLE.pack(MAGIC, FORMAT, end, 0)[:_CHECKED]
     checksum = google_crc32c.value(start + text)
-    header = _header(dict(fields), listing, checksum, end)
+    header = _header(dict(fields), listing, checksum, _hash(start, text), end)
 
     def parts() -> Iterator[Bytes]:
         yield start + _CHECKSUM.pack(checksum) + text
@@ -120,7 +127,7 @@ def decode_header(file: str, data: pa.Buffer) -> Header:
             "Use the version of Tidegate that wrote it, or a newer one."
         )
     content = json.loads(bytes(text))
-    return _header(content["fields"], content["sections"], checksum, end)
+    return _header(content["fields"], content["sections"], checksum, _hash(start, text), end)
 
 
 def decode_section(file: str, header: Header, section: Section, data: pa.Buffer) -> pa.Table | Order:
@@ -173,12 +180,19 @@ def described(storage: Storage, name: str) -> str:
     return f"{storage.path.rstrip('/')}/{name}"
 
 
-def _header(fields: dict[str, Any], listing: Sequence[Sequence[Any]], checksum: int, end: int) -> Header:
+def _hash(*parts: Bytes) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
+
+
+def _header(fields: dict[str, Any], listing: Sequence[Sequence[Any]], checksum: int, name: str, end: int) -> Header:
     sections, offset = [], end
     for kind, table, rows, size in listing:
         sections.append(Section(kind, table, rows, offset, size))
         offset += size
-    return Header(fields, tuple(sections), checksum, end, offset)
+    return Header(fields, tuple(sections), checksum, name, end, offset)
 
 
 def _header_end(file: str, data: pa.Buffer) -> int:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tidegate.durability import files
 from tidegate.durability.records import OUTCOMES, fits, outcome_in, row_of
-from tidegate.durability.versions import VersionStore
+from tidegate.durability.version_reader import VersionReader
 from tidegate.foundation.errors import RecoveryImpossible
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.outcomes import Outcome
@@ -49,11 +49,11 @@ class OutcomeLog:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        self._store = VersionStore(self.storage)
+        self._store = VersionReader(self.storage)
         self._records: dict[int, tuple[int, pa.Table]] = {}
         """The record of each version, and as the how-manieth it was read: numbers that never start anew."""
         self._newest = 0
-        self._checksum: int | None = None
+        self._hash: str | None = None
         self._keeps = False
 
     @property
@@ -88,7 +88,7 @@ class OutcomeLog:
             return not self._records or fits(self._records[max(self._records)][1], request_id)
 
     def _read(self) -> None:
-        if self._newest and self._checksum_of(self._newest) != self._checksum:
+        if self._newest and self._hash_of(self._newest) != self._hash:
             self._start_anew()
         versions = self._store.refresh()
         self._listed_at = time.monotonic()
@@ -97,7 +97,7 @@ class OutcomeLog:
         for version in versions:
             if version > self._newest:
                 self._read_version(version)
-        self._checksum = self._checksum_of(self._newest)
+        self._hash = self._hash_of(self._newest)
 
     def _read_version(self, version: int) -> None:
         try:
@@ -112,11 +112,11 @@ class OutcomeLog:
             return  # collected meanwhile
         self._newest = version
 
-    def _checksum_of(self, version: int) -> int | None:
+    def _hash_of(self, version: int) -> str | None:
         """What tells the file of a version from another one of that name; None if there is none."""
         for kind in ("change", "snapshot"):
             with contextlib.suppress(FileNotFoundError):
-                return files.read_header(self.storage, f"{version:012d}.{kind}").checksum
+                return files.read_header(self.storage, f"{version:012d}.{kind}").hash
         return None
 
 

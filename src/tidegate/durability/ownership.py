@@ -1,149 +1,165 @@
-"""Which query may add versions to a state, decided without a lock that could be left behind.
+"""Which query may add versions to a state: epochs in the chain decide, locks tell the living from the dead.
 
-The owner is a record in a file. Records are numbered, the one with the highest number counts, and
-a number is taken by creating its file exclusively:
+Every version says who owned the state when it was made, and in which epoch; the newest version counts. An owner goes on
+by committing the next version in its epoch, a new owner takes over by committing it in the next one:
 
-    000000000001.owner   {"query": "a", "pid": 310, ...}    process 310 died
-    000000000002.owner   {"query": "b", "pid": 522, ...}    query b took over and removed number 1
-    000000000003.owner   {}                                 query b released the state
+    version   7        8        9            10           11
+    epoch     3        3        4            4            5
+    owner     query a  query a  query b      query b      nobody      (a batch DataFrame)
 
-Two processes that find the same dead owner both try to create the same next number, and one of them
-succeeds. Replacing a single file would let both believe that they own the state.
+Versions are created exclusively, so of two that want to add the next one, one fails, finds another owner in the newest
+version, and stops with an error that names it. Nothing depends on host names, process ids or clocks.
 
-Invariant: the highest number only grows, because only lower ones are ever removed. So whoever created
-a number and then sees no higher one is the owner, until its process is gone or it releases.
+Who may take over:
+- the same query, at once: it was restarted, here or elsewhere;
+- anybody, after the owner released the state: the file `000000000004.released` says so of epoch 4;
+- anybody, when no process of the owner is left. Driver and workers of a query share a lock on `<token>.lock`, which the
+  kernel drops with the last of them, in whatever container they run. Where there are no locks (object stores), nobody
+  can tell, and the owner is believed until someone releases it.
 
-A process of this machine can be asked whether it lives. One of another machine cannot; its claim
-stands until someone who knows better releases it. Ownership keeps two queries apart; two tasks of
-one query are kept apart by versions, which are created exclusively too.
+An engine inside a process (`tg.Engine`) holds `engine.lock` alone while it is open. Where there are no locks, the
+engine that was opened last takes over by its first commit, and the earlier one finds out by its next.
+
+Invariant: a version is committed by the owner that it names, and no owner commits after another one has.
 """
 
 from __future__ import annotations
 
-import json
+import functools
 import os
 import re
-from dataclasses import asdict, dataclass
+import uuid
 from datetime import UTC, datetime
 
-from tidegate.durability.files import described
-from tidegate.foundation import processes
-from tidegate.foundation.errors import StateOwned, StorageCorrupted
+from tidegate.durability.version_info import Owner, VersionInfo
+from tidegate.durability.version_reader import VersionReader
+from tidegate.foundation.errors import StateOwned
+from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Storage
 
-_ATTEMPTS = 20
+ENGINE = "engine"
+"""The token of engines inside a process: one at a time."""
+
+EMBEDDED = "embedded"
+
+_holds: dict[tuple[int, str, str], Hold | None] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """A query and the process that started it; `started` is when the process did."""
+def admit(storage: Storage, newest: VersionInfo | None, owner: Owner | None) -> int:
+    """The epoch in which `owner` may commit the next version; raises StateOwned when another owner is, or may be,
+    alive.
 
-    query: str
-    host: str
-    pid: int
-    started: float
-    name: str
-
-    @classmethod
-    def of_this_process(cls, query: str, name: str) -> Owner:
-        """The owner that this very process is for `query`; `name` is how people know the query."""
-        pid = os.getpid()
-        return cls(query, processes.host(), pid, processes.started(pid), name)
-
-    def is_same_process(self, other: Owner) -> bool:
-        """Whether both were started by one and the same process."""
-        same = self.host == other.host and self.pid == other.pid
-        return same and abs(self.started - other.started) <= processes.TOLERANCE_SECONDS
-
-
-def claim(storage: Storage, owner: Owner) -> None:
-    """Makes `owner` the owner, or raises StateOwned when another one is, or may be, alive."""
-    for _ in range(_ATTEMPTS):
-        number, holder = _newest(storage)
-        if holder is not None:
-            if holder.query == owner.query and holder.is_same_process(owner):
-                return
-            if not _is_gone(holder):
-                raise StateOwned(_refusal(storage, holder))
-        if _take(storage, number + 1, owner):
-            return
-    raise StateOwned(f"{storage.path}: several queries are claiming this state at once. Run again.")
+    None is nobody: a batch DataFrame, which adds one version and owns nothing.
+    """
+    embedded = owner is not None and owner.token == ENGINE
+    if not embedded and storage.is_held(_lock(ENGINE)):
+        raise StateOwned(
+            f"{storage.path}: a tg.Engine has this state open. Only one at a time may change a state: close that "
+            "engine first, or use another state path."
+        )
+    if newest is None:
+        return 1
+    holder = newest.owner
+    if holder is None or is_released(storage, newest.epoch):
+        return newest.epoch if holder is None and owner is None else newest.epoch + 1
+    if owner is not None and owner.query == holder.query:
+        return newest.epoch
+    if not (embedded and holder.token == ENGINE) and storage.is_held(_lock(holder.token)) is not False:
+        raise StateOwned(_refusal(storage, newest, holder))
+    return newest.epoch + 1
 
 
 def release(storage: Storage, query: str) -> bool:
     """Gives the state free if `query` owns it, alive or not; says whether it did."""
-    for _ in range(_ATTEMPTS):
-        number, holder = _newest(storage)
-        if holder is None or holder.query != query:
-            return False
-        if _take(storage, number + 1, None):
-            return True
-    raise StateOwned(f"{storage.path}: several queries are claiming this state at once. Run again.")
-
-
-def current(storage: Storage) -> Owner | None:
-    """The recorded owner, alive or not; None when there never was one or it released the state."""
-    return _newest(storage)[1]
-
-
-def _is_gone(holder: Owner) -> bool:
-    return holder.host == processes.host() and not processes.is_running(holder.pid, holder.started)
-
-
-def _take(storage: Storage, number: int, owner: Owner | None) -> bool:
-    """Whether `number` is now the highest and ours."""
-    record = json.dumps(asdict(owner) if owner else {}).encode("ascii")
-    try:
-        storage.write(_name(number), [record], exclusive=True)
-    except FileExistsError:
+    newest = VersionReader(storage).newest()
+    if newest is None or newest.owner is None or newest.owner.query != query or is_released(storage, newest.epoch):
         return False
-    numbers = _numbers(storage)
-    if max(numbers) > number:
-        storage.delete(_name(number))
-        return False
-    for lower in numbers:
-        if lower < number:
-            storage.delete(_name(lower))
+    storage.hint(_marker(newest.epoch), b"{}")
     return True
 
 
-def _newest(storage: Storage) -> tuple[int, Owner | None]:
-    for _ in range(_ATTEMPTS):
-        number = max(_numbers(storage), default=0)
-        if number == 0:
-            return 0, None
-        try:
-            data = bytes(storage.read(_name(number)))
-        except FileNotFoundError:
-            continue  # a newer one replaced it since we looked
-        try:
-            record = json.loads(data)
-            return number, Owner(**record) if record else None
-        except (ValueError, TypeError) as error:
-            raise StorageCorrupted(
-                f"{described(storage, _name(number))}: expected a record of the state's owner, "
-                f"found {data[:80]!r}. Make sure that no query runs on this state, then delete the file."
-            ) from error
-    raise StateOwned(f"{storage.path}: the owner of this state keeps changing. Run again.")
+def is_released(storage: Storage, epoch: int) -> bool:
+    """Whether the owner of an epoch has let go of the state."""
+    return storage.exists(_marker(epoch))
 
 
-def _name(number: int) -> str:
-    return f"{number:012d}.owner"
+def current(storage: Storage) -> Owner | None:
+    """The owner that the newest version names, alive or not; None when there is none or it released the state."""
+    newest = VersionReader(storage).newest()
+    if newest is None or newest.owner is None or is_released(storage, newest.epoch):
+        return None
+    return newest.owner
 
 
-def _numbers(storage: Storage) -> list[int]:
-    owners = [name for name in storage.list() if name.endswith(".owner")]
-    return [int(match[1]) for name in owners if (match := re.fullmatch(r"([0-9]{12})\.owner", name))]
+def is_alive(storage: Storage, owner: Owner) -> bool | None:
+    """Whether any process of an owner still runs; None when nobody can tell."""
+    return storage.is_held(_lock(owner.token))
 
 
-def _refusal(storage: Storage, holder: Owner) -> str:
-    since = datetime.fromtimestamp(holder.started, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    if holder.host == processes.host():
-        what = "Only one query at a time may change a state. Stop that query first, or use another state path"
-    else:
-        what = f"Whether that process still runs can be seen on {holder.host} only. Stop it there"
+def tidy(storage: Storage, epoch: int) -> None:
+    """Removes the marks of epochs before this one, which nobody asks for any more."""
+    for name in storage.list():
+        match = re.fullmatch(r"([0-9]{12})\.released", name)
+        if match and int(match[1]) < epoch:
+            storage.delete(name)
+
+
+@functools.lru_cache(maxsize=4)
+def _token(pid: int) -> str:
+    return uuid.uuid4().hex
+
+
+def process_token() -> str:
+    """The token of this process; a fork gets another one."""
+    return _token(os.getpid())
+
+
+def stay_alive(storage: Storage, token: str) -> None:
+    """Hold a token's lock, together with the owner's other processes, until this process ends."""
+    key = (os.getpid(), storage.path, token)
+    if key not in _holds or (_holds[key] is not None and not storage.exists(_lock(token))):
+        _holds[key] = storage.hold(_lock(token))
+
+
+def hold_alone(storage: Storage) -> Hold | None:
+    """The lock of an engine inside this process; None where there are no locks."""
+    try:
+        return storage.hold(_lock(ENGINE), exclusive=True)
+    except BlockingIOError:
+        raise StateOwned(
+            f"{storage.path}: another tg.Engine has this state open, in this process or in another one. Only one at a "
+            "time may change a state: close that one first, or use another state path."
+        ) from None
+
+
+def taken_over(storage: Storage, newest: VersionInfo | None) -> StateOwned:
+    """What to tell an owner that finds that it is no longer one."""
+    owner = newest.owner if newest is not None else None
+    who = "nobody any more" if owner is None else f"query {owner.query!r} ({owner.name})"
+    version = 0 if newest is None else newest.version
+    return StateOwned(
+        f"{storage.path}: this state was taken over: version {version} belongs to {who}. Nothing of this call was "
+        "applied. Close this one, and open the state again if it is to go on here."
+    )
+
+
+def _lock(token: str) -> str:
+    return f"{token}.lock"
+
+
+def _marker(epoch: int) -> str:
+    return f"{epoch:012d}.released"
+
+
+def _refusal(storage: Storage, newest: VersionInfo, holder: Owner) -> str:
+    last = datetime.fromtimestamp(newest.created_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    known = (
+        "It is still running."
+        if storage.is_held(_lock(holder.token))
+        else "Whether it still runs cannot be seen here: this file system has no locks."
+    )
     return (
-        f"{storage.path}: this state is owned by query {holder.query!r} ({holder.name}) "
-        f"of process {holder.pid} on {holder.host}, running since {since}. {what}. "
-        f"If you know that the query has ended: tidegate state release {storage.path}"
+        f"{storage.path}: this state is owned by query {holder.query!r} ({holder.name}), which committed version "
+        f"{newest.version} at {last}. {known} Only one query at a time may change a state: stop that query first, or "
+        f"use another state path. If you know that the query has ended: tidegate state release {storage.path}"
     )

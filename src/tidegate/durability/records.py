@@ -4,6 +4,7 @@
       Account                  rows that version 7 changed           the state
       outcomes                 request id, committed, reason, result  a record
       output alerts            the stream's fields, batch             a record
+      rows                     all events with their outcomes         a record, of calls in a foreachBatch only
 
 A record stands in the change file of its version, so it is there exactly if the version is: whoever sees a balance can
 find the outcome that made it, whatever was killed in between. No engine keeps records in memory and no snapshot holds
@@ -28,6 +29,9 @@ Array = npt.NDArray[Any]
 
 OUTCOMES = "outcomes"
 """The record of outcomes by request id."""
+
+ROWS = "rows"
+"""The record of what a call in a foreachBatch gave out, whole."""
 
 ID = "request id"
 

@@ -1,14 +1,26 @@
 """What is recorded of one version, and how that stands in the header of its file.
 
-Versions are numbered by the state, not by Spark: a version remembers the query and the batch that
-made it, the version it was built on, and the layouts of the tables at that time. A file whose header
-speaks of another version than its name does was renamed or copied, and is not believed.
+Versions are numbered by the state, not by Spark. A version remembers which state it belongs to, the version that
+it was built on by that one's hash, the applicant and the batch that made it, who owned the state, and the layouts
+of the tables at that time:
+
+    version 7 of state 3f1c...                     version 8 of state 3f1c...
+    parent  a91e...  (the hash of version 6)       parent  07bd...  (the hash of version 7)
+    query   q, batch 4                             query   q, batch 5
+    epoch   2, owner q                             epoch   2, owner q
+
+So versions form a chain, and a file that was lost, exchanged, or put back from an older copy is noticed by whoever
+reads the one above it. A file whose header speaks of another version than its name does was renamed or copied, and is
+not believed.
+
+A version's hash is that of the file that committed it: its change file, or the snapshot of a version that was loaded as
+a whole. A snapshot that was written later, beside the change file, names the hash of that one in `commit`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -20,14 +32,30 @@ from tidegate.operations.layout import TableLayout
 Kind = Literal["change", "snapshot"]
 
 _PLAIN = ("version", "kind", "query", "batch", "base", "created_at", "events", "committed", "high")
+_CHAIN = ("state", "parent", "epoch", "commit")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may add versions to a state: a query, as people know it, and the lock that its processes hold.
+
+    `token` names the lock file that says whether any of the query's processes still runs (ownership.py).
+    """
+
+    query: str
+    name: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """What a version's file says of it; `kind`, `rows` and `size` are set by the store when it writes.
+    """What a version's file says of it; `kind`, `rows`, `size` and what makes the chain are set by the store.
 
-    `high` is the highest `order_by` value seen so far; `rows` counts the rows per table in the file, `records` those
-    of what the batch gave out beside its changes (records.py).
+    `query` names the applicant, and `batch` its batch, that made the version. `high` is the highest `order_by` value
+    seen so far; `rows` counts the rows per table in the file, `records` those of what the batch gave out beside its
+    changes (records.py). `state` is the state's id, `parent` the hash of the version below (empty for the first),
+    `epoch` counts the owners. `hash` is the version's own. `adopted` are applicants whose batches, up to the one named,
+    count as applied because somebody said so (`tidegate state adopt`).
     """
 
     version: int
@@ -43,14 +71,24 @@ class VersionInfo:
     rows: dict[str, int]
     size: int
     records: dict[str, int] = field(default_factory=dict)
+    state: str = ""
+    parent: str = ""
+    epoch: int = 1
+    owner: Owner | None = None
+    commit: str = ""
+    hash: str = ""
+    adopted: dict[str, int] = field(default_factory=dict)
 
 
 def to_fields(info: VersionInfo) -> dict[str, Any]:
-    """The info as JSON values; the size is left out, since a file's header tells it anyway."""
-    fields: dict[str, Any] = {name: getattr(info, name) for name in _PLAIN}
+    """The info as JSON values; size and hash are left out, since a file's header tells them anyway."""
+    fields: dict[str, Any] = {name: getattr(info, name) for name in (*_PLAIN, *_CHAIN)}
     fields["rows"] = info.rows
     if info.records:
         fields["records"] = info.records
+    if info.adopted:
+        fields["adopted"] = info.adopted
+    fields["owner"] = None if info.owner is None else asdict(info.owner)
     fields["layouts"] = [layout.to_json() for layout in info.layouts]
     return fields
 
@@ -63,10 +101,32 @@ def from_header(file: str, version: int, kind: Kind, header: Header) -> VersionI
             f"{file}: damaged at offset 0: expected the {kind} of version {version}, found the "
             f"{fields['kind']} of version {fields['version']}. It was renamed or copied: undo that."
         )
-    layouts = tuple(TableLayout.from_json(layout) for layout in fields["layouts"])
-    plain = {name: fields[name] for name in _PLAIN}
-    records = dict(fields.get("records", {}))
-    return VersionInfo(**plain, layouts=layouts, rows=dict(fields["rows"]), size=header.size, records=records)
+    plain = {name: fields[name] for name in (*_PLAIN, *_CHAIN)}
+    return VersionInfo(
+        **plain,
+        layouts=tuple(TableLayout.from_json(layout) for layout in fields["layouts"]),
+        rows=dict(fields["rows"]),
+        size=header.size,
+        records=dict(fields.get("records", {})),
+        owner=None if fields["owner"] is None else Owner(**fields["owner"]),
+        hash=fields["commit"] or header.hash,
+        adopted=dict(fields.get("adopted", {})),
+    )
+
+
+def require_successor(file: str, info: VersionInfo, below: VersionInfo) -> None:
+    """That a version goes on from the one below it, and not from another one of that number."""
+    if info.state != below.state:
+        raise StorageCorrupted(
+            f"{file}: damaged at offset 0: expected a file of state {below.state}, found one of state {info.state}. "
+            "A file of another state was copied here: put the right one back from a backup."
+        )
+    if info.parent != below.hash:
+        raise StorageCorrupted(
+            f"{file}: damaged at offset 0: expected version {info.version} on top of version {below.version} with the "
+            f"hash {below.hash}, found one on top of {info.parent}. One of the two files was exchanged for another "
+            "copy: put the right one back from a backup; `tidegate state verify` tells which versions are sound."
+        )
 
 
 def require_tables(

@@ -1,17 +1,21 @@
 """An engine whose state is a history of versions on disk: every batch makes one, exactly once.
 
-    batch (query q, number b)
-      |  is there a version made by (q, b)?
-      |     no:  run it on the newest version n, write version n + 1
-      |     yes: it ran before, and its outcomes were lost on the way: run it again on the version below,
-      |          change nothing, check that it came out the same
+    an applicant asks for its batch b
+      |  what has this state applied for it? (served.py)
+      |     not b yet:   run it on the newest version n, write version n + 1
+      |     b, as n:     its outcomes were lost on the way: run it again on version n - 1, change nothing, check that it
+      |                  came out the same
+      |     not even what must have come before b: refuse
       v
     outcomes
 
 Whoever asks for a batch again (a retried task, a speculative twin, a restarted query) finds the same base,
 runs the same events in the same order, and gets the same outcomes; the state changes once. When two attempts run at
-once, both try to create version n + 1 and the file system lets one of them win; the other then takes the
-second path. Nothing else coordinates them.
+once, both try to create version n + 1 and the file system lets one of them win; the other looks again and then takes
+the second path. Nothing else coordinates them.
+
+A call of a foreachBatch is given its outcomes from the version's file when it asks again, for its rows need not come
+out the same: users may compute them anew, with random numbers or the time of day.
 
 The rows stay warm in memory between batches. An engine that fell behind applies the changes it missed;
 one whose memory may be half way through a failed batch forgets it and loads again.
@@ -22,6 +26,7 @@ its order, the order of the first execution is logged with the version.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -31,12 +36,22 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.durability import ownership
-from tidegate.durability.ownership import Owner
-from tidegate.durability.records import OUTCOMES, outcome_record, output_record
+from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.ownership import EMBEDDED, ENGINE
+from tidegate.durability.records import OUTCOMES, ROWS, outcome_record, output_record
+from tidegate.durability.served import Applicant
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import Arrival, arrange, content_hashes, reorder
 from tidegate.engine.core import EngineCore
-from tidegate.foundation.errors import RecoveryImpossible
+from tidegate.foundation.errors import (
+    InputError,
+    RecoveryImpossible,
+    StateDiverged,
+    StateOwned,
+    StorageUncertain,
+)
+from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import TableLayout
@@ -45,8 +60,16 @@ from tidegate.operations.plan import Program
 
 Late = Literal["run", "refuse"]
 COLLECT_EVERY = 20
-EMBEDDED = "embedded"
+SWEEP_EVERY = 50 * COLLECT_EVERY
+"""How many versions pass between two collections, and between two that also look for what others left behind."""
+
+CATCH_UP_MAX = 20
+"""Versions that an engine applies one by one when it fell behind; beyond it, it loads."""
+
+RACES_MAX = 20
 INITIAL = "initial"
+
+_log = logging.getLogger(__name__)
 
 
 class VersionedEngine:
@@ -69,7 +92,193 @@ class VersionedEngine:
         self._store = VersionStore(self._storage, keep_versions)
         self._core: EngineCore | None = None
         self.version = 0
+        self._hash = ""
         self._owner: Owner | None = None
+        self._epoch = 1
+        self._lock: Hold | None = None
+        self._refusal: Exception | None = None
+
+    @property
+    def core(self) -> EngineCore:
+        """The rows in memory, at `version`."""
+        self._require_usable()
+        if self._core is None:
+            self._go_to(self._store.tip())
+        assert self._core is not None
+        return self._core
+
+    # --- batches of a query -----------------------------------------------------------------------------
+
+    def process(
+        self,
+        applicant: Applicant,
+        events: pa.Table,
+        *,
+        order_by: str | None,
+        late: Late,
+        owner: Owner | None,
+        requests: str | None = None,
+    ) -> pa.Table:
+        """Run a batch, or run it again: its events and their outcomes.
+
+        With `requests`, a column of ids, the version keeps the outcomes of the events that have one.
+        """
+        for _ in range(RACES_MAX):
+            newest = self._store.tip()
+            self._require_planned(applicant, newest)
+            verdict = self._store.served.judge(self._storage.path, applicant)
+            try:
+                if verdict == "given up":
+                    return self._without_outcomes(applicant, events, newest)
+                if verdict != "new":
+                    return self._repeat(self._version_of(applicant, verdict), applicant, events, order_by, late)
+                self._epoch = ownership.admit(self._storage, newest, owner)
+                return self._advance(applicant, events, order_by, late, owner, requests, newest)
+            except FileExistsError:  # another attempt, or another applicant, committed first
+                self._forget()
+            except InputError:  # found before anything was changed
+                raise
+            except BaseException:
+                self._forget()
+                raise
+        raise StateOwned(f"{self._storage.path}: several queries are changing this state at once. Run again.")
+
+    def _require_planned(self, applicant: Applicant, newest: VersionInfo | None) -> None:
+        """That the state is the one that the plan was made on, and not older."""
+        if not applicant.planned_state:
+            return
+        if newest is None or newest.state != applicant.planned_state:
+            found = "there is none" if newest is None else f"there is state {newest.state}"
+            raise StateDiverged(
+                f"{self._storage.path}: transact was called on state {applicant.planned_state}, and now {found}. The "
+                "state was deleted, is not mounted here, or was replaced. Put it back, or call transact again to go on "
+                "with what is there."
+            )
+        if newest.version < applicant.planned_version:
+            raise StateDiverged(
+                f"{self._storage.path}: transact was called when the state was at version {applicant.planned_version}, "
+                f"and now it is at version {newest.version}: it was replaced by an older copy. Put the newest one "
+                "back, or call transact again to go on with what is there."
+            )
+
+    def _version_of(self, applicant: Applicant, verdict: str) -> VersionInfo:
+        """The version that a batch made which was applied before."""
+        line = self._store.served.line(applicant.name)
+        assert line is not None
+        if verdict == "again":
+            if self._store.can_rebuild(line.version):
+                return self._store.info(line.version)
+            raise self._unrepeatable(applicant, line.version)
+        known = self._store.find(applicant.name, applicant.batch)
+        if known is None:
+            raise RecoveryImpossible(
+                f"{self._storage.path}: query {applicant.query} asks for batch {applicant.batch}, but the state is at "
+                f"its batch {line.batch} (version {line.version}) and batch {applicant.batch} is not among the kept "
+                "versions. The checkpoint is older than the state: restore the checkpoint that belongs to it, or start "
+                "a new query with a new checkpoint, which goes on from the newest version"
+            )
+        return known
+
+    def _unrepeatable(self, applicant: Applicant, version: int) -> RecoveryImpossible:
+        told = (
+            f"{self._storage.path}: batch {applicant.batch} of {applicant.name} was applied, as version {version}. It "
+            "is not applied again, and its outcomes cannot be given again: the versions that they follow from are no "
+            "longer kept."
+        )
+        if applicant.form == "once":
+            return RecoveryImpossible(
+                f"{told} Run one action on what transact returns: write it out, or persist() it, and read that. "
+                "A larger keep_versions keeps versions for longer."
+            )
+        following = applicant.batch + 1
+        return RecoveryImpossible(
+            f"{told} To let the query go on without the outcomes of this batch: tidegate state adopt "
+            f"{self._storage.path} --query {applicant.query} --batch {following}. A larger keep_versions keeps "
+            "versions for longer."
+        )
+
+    def _advance(
+        self,
+        applicant: Applicant,
+        events: pa.Table,
+        order_by: str | None,
+        late: Late,
+        owner: Owner | None,
+        requests: str | None,
+        before: VersionInfo | None,
+    ) -> pa.Table:
+        self._go_to(before)
+        arrival = self._arrange(events, order_by, late, before)
+        core = self.core
+        outcomes = core.run(events, arrival.order, arrival.refused)
+        records = {output_record(name): tuples for name, tuples in core.take_outputs().items()}
+        if requests is not None:
+            by_transaction = core.plan.result_by_transaction
+            records[OUTCOMES] = outcome_record(outcomes, requests, core.ranks(), by_transaction)
+        logged = None
+        if applicant.form == "call":
+            records[ROWS] = outcomes
+        elif not arrival.total and events.num_rows > 1:
+            logged = content_hashes(events)[arrival.order]
+        assert core.last_batch is not None
+        high = before.high if before is not None else None
+        if arrival.high is not None:
+            high = arrival.high if high is None or type(high) is not type(arrival.high) else max(high, arrival.high)
+        self._owner = owner
+        self._commit(applicant.name, applicant.batch, events.num_rows, core.last_batch.committed, high, logged, records)
+        return outcomes
+
+    def _arrange(self, events: pa.Table, order_by: str | None, late: Late, before: VersionInfo | None) -> Arrival:
+        return arrange(events, order_by, None, before.high if before is not None and late == "refuse" else None)
+
+    def _repeat(
+        self, known: VersionInfo, applicant: Applicant, events: pa.Table, order_by: str | None, late: Late
+    ) -> pa.Table:
+        if ROWS in known.records:
+            kept = self._store.read_record(known.version, ROWS)
+            return events.slice(0, 0) if kept is None else kept
+        if not self._store.can_rebuild(known.base):
+            raise self._unrepeatable(applicant, known.version)
+        before = self._store.info(known.base) if known.base else None
+        self._go_to(before)
+        arrival = self._arrange(events, order_by, late, before)
+        _, recorded, logged = self._store.read_changes(known.version, self.core.plan.tables)
+        order: Any = arrival.order
+        if logged is not None:
+            order = reorder(content_hashes(events), np.asarray(logged))
+        if order is None or events.num_rows != known.events:
+            raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
+        outcomes = self.core.run(events, order, arrival.refused)
+        self.core.take_outputs()  # the version has them
+        if not _same(self.core.take_changes(), recorded):
+            raise self._changed(known, "the same number of events, but they changed other rows")
+        self.version, self._hash = known.version, known.hash
+        return outcomes
+
+    def _without_outcomes(self, applicant: Applicant, events: pa.Table, newest: VersionInfo | None) -> pa.Table:
+        """No rows, with the columns that outcomes have."""
+        _log.warning(
+            "%s: batch %d of %s was applied; its outcomes are not known",
+            self._storage.path,
+            applicant.batch,
+            applicant.name,
+        )
+        self._go_to(newest)
+        outcomes = self.core.run(events.slice(0, 0)).slice(0, 0)
+        self._forget()
+        return outcomes
+
+    def _changed(self, known: VersionInfo, found: str) -> RecoveryImpossible:
+        return RecoveryImpossible(
+            f"{self._storage.path}: batch {known.batch} of query {known.query} was applied as version {known.version} "
+            f"and is asked for again, but does not come out the same: {found}. Either the source did not replay the "
+            "same events, or the transactions were changed in between: run it once more with the source and "
+            "the program of the first time, then continue. The state is unharmed. To let the query go on without the "
+            f"outcomes of this batch: tidegate state adopt {self._storage.path} --query {known.query} --batch "
+            f"{known.batch + 1}"
+        )
+
+    # --- an engine inside this process --------------------------------------------------------------------
 
     @classmethod
     def open_embedded(
@@ -83,125 +292,23 @@ class VersionedEngine:
     ) -> VersionedEngine:
         """Open a state for an engine inside this process, at its newest version."""
         engine = cls(program, path, strategy=strategy, workers=workers, punctuation=punctuation, record=record)
-        engine._owner = Owner.of_this_process(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine")
-        ownership.claim(engine._storage, engine._owner)
-        engine._store.refresh()
-        engine._go_to(engine._newest_version())
-        return engine
-
-    @property
-    def core(self) -> EngineCore:
-        """The rows in memory, at `version`."""
-        if self._core is None:
-            self._go_to(self._newest_version())
-        assert self._core is not None
-        return self._core
-
-    # --- batches of a query -----------------------------------------------------------------------------
-
-    def process(
-        self,
-        query: str,
-        batch: int,
-        events: pa.Table,
-        *,
-        order_by: str | None,
-        position: str | None,
-        late: Late,
-        owner: Owner,
-        requests: str | None = None,
-    ) -> pa.Table:
-        """Run a batch of a query, or run it again: its events without `position`, and their outcomes.
-
-        With `requests`, a column of ids, the version keeps the outcomes of the events that have one.
-        """
-        ownership.claim(self._storage, owner)
-        self._store.refresh()
-        known = self._store.find(query, batch)
-        base = self._base(query, batch) if known is None else known.base
-        self._go_to(base)
-        before = self._store.info(base) if base else None
-        limit = before.high if before is not None and late == "refuse" else None
-        arrival = arrange(events, order_by, position, limit)
-        plain = events if position is None else events.drop_columns([position])
+        engine._lock = ownership.hold_alone(engine._storage)
         try:
-            if known is not None:
-                return self._repeat(known, plain, arrival)
-            return self._advance(query, batch, plain, arrival, before, requests)
-        except FileExistsError:  # another attempt of this batch committed first
-            self._forget()
-            again: dict[str, Any] = {"order_by": order_by, "position": position, "late": late}
-            return self.process(query, batch, events, **again, owner=owner, requests=requests)
+            engine._owner = Owner(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine", ENGINE)
+            newest = engine._store.tip()
+            engine._epoch = ownership.admit(engine._storage, newest, engine._owner)
+            engine._go_to(newest)
         except BaseException:
-            self._forget()
+            engine.close()
             raise
-
-    def _base(self, query: str, batch: int) -> int:
-        """The version that a new batch builds on: the newest, which must not be past this batch."""
-        newest = self._store.newest()
-        if newest is None:
-            return 0
-        if newest.query == query and newest.batch > batch:
-            raise RecoveryImpossible(
-                f"{self._storage.path}: query {query} asks for batch {batch}, but the state is at its batch "
-                f"{newest.batch} (version {newest.version}) and batch {batch} is not among the kept versions. The "
-                "checkpoint is older than the state: restore the checkpoint that belongs to it, or start a new "
-                "query with a new checkpoint, which goes on from the newest version"
-            )
-        return newest.version
-
-    def _advance(
-        self,
-        query: str,
-        batch: int,
-        events: pa.Table,
-        arrival: Arrival,
-        before: VersionInfo | None,
-        requests: str | None,
-    ) -> pa.Table:
-        core = self.core
-        outcomes = core.run(events, arrival.order, arrival.refused)
-        records = {output_record(name): tuples for name, tuples in core.take_outputs().items()}
-        if requests is not None:
-            by_transaction = core.plan.result_by_transaction
-            records[OUTCOMES] = outcome_record(outcomes, requests, core.ranks(), by_transaction)
-        assert core.last_batch is not None
-        logged = None if arrival.total or events.num_rows < 2 else content_hashes(events)[arrival.order]
-        high = before.high if before is not None else None
-        if arrival.high is not None:
-            high = arrival.high if high is None or type(high) is not type(arrival.high) else max(high, arrival.high)
-        self._commit(query, batch, events.num_rows, core.last_batch.committed, high, logged, records)
-        return outcomes
-
-    def _repeat(self, known: VersionInfo, events: pa.Table, arrival: Arrival) -> pa.Table:
-        _, recorded, logged = self._store.read_changes(known.version, self.core.plan.tables)
-        order: Any = arrival.order
-        if logged is not None:
-            order = reorder(content_hashes(events), np.asarray(logged))
-        if order is None or events.num_rows != known.events:
-            raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
-        outcomes = self.core.run(events, order, arrival.refused)
-        self.core.take_outputs()  # the version has them
-        if not _same(self.core.take_changes(), recorded):
-            raise self._changed(known, "the same number of events, but they changed other rows")
-        self.version = known.version
-        return outcomes
-
-    def _changed(self, known: VersionInfo, found: str) -> RecoveryImpossible:
-        return RecoveryImpossible(
-            f"{self._storage.path}: batch {known.batch} of query {known.query} was applied as version {known.version} "
-            f"and is asked for again, but does not come out the same: {found}. Either the source did not replay the "
-            "same events, or the transactions were changed in between: run it once more with the source and "
-            "the program of the first time, then continue. The state is unharmed"
-        )
-
-    # --- an engine inside this process --------------------------------------------------------------------
+        return engine
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Write rows that a user gives, as one version."""
+        with_rows = sum(rows.num_rows for rows in tables.values())
         for name, rows in tables.items():
             self._guarded(lambda name=name, rows=rows: self.core.load(name, rows))  # type: ignore[misc]
-        self._guarded(lambda: self._commit_embedded(sum(rows.num_rows for rows in tables.values()), 0))
+        self._guarded(lambda: self._commit_embedded(with_rows, 0))
 
     def run(self, events: pa.Table, order_by: str | None) -> pa.Table:
         """Run a batch as one version."""
@@ -219,33 +326,49 @@ class VersionedEngine:
         return outcome
 
     def close(self) -> None:
-        """Let go of the state."""
+        """Let go of the state: nothing is committed any more."""
         if self._core is not None:
             self._core.runner.workers.close()
-        if self._owner is not None:
-            ownership.release(self._storage, self._owner.query)
+        if self._lock is not None:
+            self._lock.release()
 
     def _commit_embedded(self, events: int, committed: int) -> None:
-        assert self._owner is not None
         newest = self._store.info(self.version) if self.version else None
-        self._commit(self._owner.query, self.version + 1, events, committed, newest.high if newest else None, None)
+        try:
+            self._commit(EMBEDDED, self.version + 1, events, committed, newest.high if newest else None, None)
+        except FileExistsError:
+            raise ownership.taken_over(self._storage, self._store.tip()) from None
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
-        """Run an action; if it fails, what memory holds may be half done, so it is forgotten."""
+        """Run an action; if it fails half way, what memory holds is forgotten, and if nobody can say whether it lasts,
+        all.
+
+        Bad input is found before anything happens.
+        """
+        self._require_usable()
         try:
             return action()
+        except InputError:
+            raise
+        except (StorageUncertain, StateOwned) as error:
+            self._refusal = error
+            self._forget()
+            raise
         except BaseException:
             self._forget()
             raise
+
+    def _require_usable(self) -> None:
+        if self._refusal is not None:
+            raise type(self._refusal)(str(self._refusal)) from self._refusal
 
     # --- the first version --------------------------------------------------------------------------------
 
     def initialise(self, tables: Mapping[str, pa.Table]) -> bool:
         """Fill tables before the first batch; False, and nothing happens, when the state has versions already."""
-        self._store.refresh()
-        if self._store.newest() is not None:
+        if self._store.tip() is not None:
             return False
-        self._go_to(0)
+        self._go_to(None)
         for name, rows in tables.items():
             self.core.load(name, rows)
         loaded = {name: self.core.rows(name) for name in tables}
@@ -270,15 +393,23 @@ class VersionedEngine:
         records: Mapping[str, pa.Table] | None = None,
     ) -> None:
         info = self._info(query, batch, events, committed, high)
-        changes = self.core.take_changes()
-        self._store.commit(info, changes, logged, records)
-        self.version = info.version
+        written = self._store.commit(info, self.core.take_changes(), logged, records)
+        self.version, self._hash = written.version, written.hash
+        try:
+            self._tidy(written)
+        except Exception:  # the version is committed: what fails now is tried again later
+            _log.warning("%s: a snapshot or a collection failed", self._storage.path, exc_info=True)
+
+    def _tidy(self, written: VersionInfo) -> None:
+        """Write a snapshot and remove old files, when it is time."""
         if self._store.wants_snapshot():
-            tables = {name: self.core.rows(name) for name in self.core.tables}
-            self._store.snapshot(info, tables)
+            self._store.snapshot(written, {name: self.core.rows(name) for name in self.core.tables})
+            self._store.collect(look_again=False)
+        elif written.version % SWEEP_EVERY == 0:
+            ownership.tidy(self._storage, written.epoch)
             self._store.collect()
-        elif info.version % COLLECT_EVERY == 0:
-            self._store.collect()
+        elif written.version % COLLECT_EVERY == 0:
+            self._store.collect(look_again=False)
 
     def _info(self, query: str, batch: int, events: int, committed: int, high: Any) -> VersionInfo:
         return VersionInfo(
@@ -294,6 +425,8 @@ class VersionedEngine:
             layouts=tuple(table.layout for table in self.core.tables.values()),
             rows={},
             size=0,
+            epoch=self._epoch,
+            owner=self._owner,
         )
 
     def _new_core(self, layouts: tuple[TableLayout, ...]) -> EngineCore:
@@ -307,41 +440,45 @@ class VersionedEngine:
             record=self._record,
         )
 
-    def _newest_version(self) -> int:
-        newest = self._store.newest()
-        return 0 if newest is None else newest.version
-
     def _forget(self) -> None:
+        """Know nothing any more, neither the rows nor what the storage holds."""
         self._core = None
-        self.version = 0
+        self.version, self._hash = 0, ""
+        self._store.forget()
 
-    def _go_to(self, version: int) -> None:
-        """Bring the rows in memory to a version."""
-        if self._core is not None and self.version == version:
+    def _go_to(self, target: VersionInfo | None) -> None:
+        """Bring the rows in memory to a version; None is the empty state."""
+        version, name = (0, "") if target is None else (target.version, target.hash)
+        if self._core is not None and self.version == version and self._hash == name:
             return
         layouts = self.program.plan.tables
-        if self._core is not None and self.version < version <= self.version + COLLECT_EVERY:
-            known = set(self._core.tables)
-            try:
-                for number in range(self.version + 1, version + 1):
-                    info, changes, _ = self._store.read_changes(number, layouts)
-                    if not known.issuperset(layout.name for layout in info.layouts):
-                        break
-                    self._core.apply(changes)
-                    self.version = number
-            except RecoveryImpossible:  # collected meanwhile: load as a whole
-                pass
-            if self.version == version:
-                return
-        self._forget()
-        if version == 0:
-            self._core = self._new_core(())
+        if self._core is not None and self.version < version <= self.version + CATCH_UP_MAX and self._catch_up(version):
+            return
+        self._core = None
+        if target is None:
+            self._core, self.version, self._hash = self._new_core(()), 0, ""
             return
         info, steps = self._store.load(version, layouts)
+        require_no_renaming(self._storage.path, info.layouts, layouts)
         core = self._new_core(info.layouts)
         for changes in steps:
             core.apply(changes)
-        self._core, self.version = core, version
+        self._core, self.version, self._hash = core, version, name
+
+    def _catch_up(self, version: int) -> bool:
+        """Apply the changes up to a version; False when they do not follow from what memory holds, or are gone."""
+        assert self._core is not None
+        known = set(self._core.tables)
+        try:
+            for number in range(self.version + 1, version + 1):
+                info, changes, _ = self._store.read_changes(number, self.program.plan.tables)
+                if info.parent != self._hash or not known.issuperset(layout.name for layout in info.layouts):
+                    return False
+                self._core.apply(changes)
+                self.version, self._hash = number, info.hash
+        except RecoveryImpossible:  # collected meanwhile: load as a whole
+            return False
+        return True
 
 
 def _same(first: Mapping[str, pa.Table], second: Mapping[str, pa.Table]) -> bool:

@@ -5,23 +5,35 @@
     000000000003.change
     000000000003.snapshot    all rows of version 3, so that readers need not start at 1
     000000000004.change
+    head                     says that version 4 was committed (head.py)
 
-Version 0 is the empty state and has no file. A version is committed as soon as its change file is
-there, or its snapshot when it has no change. To rebuild version n, take the newest snapshot at or
+Version 0 is the empty state and has no file. A version is committed by one operation: its change file, or its snapshot
+when it has no change, is created under its name, exclusively. To rebuild version n, take the newest snapshot at or
 below n and apply the changes after it, up to n; every one of them must be there.
+
+Each version names the state that it belongs to and the hash of the version below (version_info.py). Readers check these
+links as they go, and a writer checks before each batch that the version it stands on is still the one that is there.
 
 Invariant: files appear whole, are never altered, and a version is created exclusively, on top
 of the one just below it. So which versions can be rebuilt follows from the names alone (one listing),
 and what a reader has seen of a file stays true. A hole in the history is never papered over: with
 a newer version on disk that cannot be rebuilt, `newest` raises instead of going back in time.
 
+What fails at the commit and may or may not have happened is resolved by reading: the version is there and ours, and
+then it is committed, or it is not. Where it is there but the file system could not say that it will stay, nothing is
+said of it until the state was opened again (`StorageUncertain`). What fails afterwards (the note of the head, a
+snapshot, a collection) is logged and tried again later; it never makes a commit fail.
+
 Beside the rows that it changed, a version's change file may hold records: tables that the batch gave out (records.py).
 They are no part of the state, so no snapshot holds them; they are there as long as the change file is, which is at
 least while the version is among the newest `keep_versions`.
 
-Cost: a commit writes the rows that changed and lists nothing. A snapshot is due when replaying the
-changes would cost as much as reading it, so the bytes written stay within a constant factor of the
+Cost: a commit writes the rows that changed and lists nothing, however many versions are kept. A snapshot is due when
+replaying the changes would cost as much as reading it, so the bytes written stay within a constant factor of the
 changes. `collect` removes what no kept version needs.
+
+A version that consists of several shards' files would be committed by the same one file, which names the others by
+their hashes; they are written before it, under names of their own.
 
 Not here: running events, keeping state in memory, who may commit (versioned.py, ownership.py).
 A store is not safe for use by several threads at once; several processes are fine.
@@ -29,177 +41,143 @@ A store is not safe for use by several threads at once; several processes are fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.durability import evolution, files
-from tidegate.durability.files import Header, Order
-from tidegate.durability.version_info import Kind, VersionInfo, from_header, require_tables, to_fields
-from tidegate.foundation.errors import RecoveryImpossible
+from tidegate.durability import evolution, files, head
+from tidegate.durability.files import Body, Header, Order
+from tidegate.durability.listing import file_name
+from tidegate.durability.served import Served
+from tidegate.durability.version_info import (
+    Kind,
+    VersionInfo,
+    from_header,
+    require_successor,
+    require_tables,
+    to_fields,
+)
+from tidegate.durability.version_reader import Changes, VersionReader
+from tidegate.foundation.errors import StorageFailed, StorageUncertain
 from tidegate.foundation.storage import Storage
-from tidegate.operations.layout import TableLayout
 
 __all__ = ["Changes", "VersionInfo", "VersionStore"]
 
-Changes = dict[str, pa.Table]
-
 SNAPSHOT_SECTION_ROWS = 1 << 20  # bounds the memory of writing and reading: 16 MB for two integers a row
 SNAPSHOT_AFTER_BYTES = 8 << 20
-SNAPSHOT_AFTER_CHANGES = 2000
+CHANGE_BYTES_MIN = 32 << 10
+"""What a change file weighs at least: opening and applying one takes a millisecond, as does loading so many bytes."""
+
+_SERVED = "served"
+_log = logging.getLogger(__name__)
 
 
-class VersionStore:
+@dataclass(slots=True)
+class _Tip:
+    """The newest version as a writer knows it: what it is, what was served up to it, what weighs on a reader."""
+
+    info: VersionInfo
+    served: Served
+    snapshot_size: int
+    changes_size: int
+
+    def advance(self, info: VersionInfo) -> None:
+        self.info = info
+        self.served.add(info)
+        self.changes_size += max(info.size, CHANGE_BYTES_MIN)
+
+
+class VersionStore(VersionReader):
     """The versions in one storage: committing, finding, rebuilding and collecting them."""
 
     def __init__(self, storage: Storage, keep_versions: int = 100) -> None:
         if keep_versions < 1:
             raise ValueError(f"keep_versions: required at least 1, got {keep_versions}")
-        self.storage = storage
+        super().__init__(storage)
         self.keep_versions = keep_versions
-        self._listed = False
-        self._changes: set[int] = set()
-        self._snapshots: set[int] = set()
-        self._rebuildable: list[int] = []
-        self._headers: dict[str, Header] = {}
+        self._tip: _Tip | None = None
 
-    # What there is
+    def forget(self) -> None:
+        """Know nothing of the storage any more: what is there is looked at, and made certain, before it is used again."""
+        self._listing, self._headers, self._tip = None, {}, None
 
-    def refresh(self) -> list[int]:
-        """Looks at the storage again, by one listing; the versions that can be rebuilt, oldest first."""
-        names = self.storage.list()
-        found: dict[str, set[int]] = {"change": set(), "snapshot": set()}
-        for name in names:
-            number, kind = name[:12], name[13:]
-            if kind in found and name[12] == "." and number.isdecimal() and number.isascii():
-                found[kind].add(int(number))
-        self._changes, self._snapshots = found["change"], found["snapshot"]
-        self._headers = {name: self._headers[name] for name in names if name in self._headers}
-        self._rebuildable, reached = [], 0
-        for version in sorted(self._changes | self._snapshots):
-            if version in self._snapshots or version == reached + 1:
-                self._rebuildable.append(version)
-                reached = version
-        self._listed = True
-        return list(self._rebuildable)
+    # The newest version, for writers
 
-    def newest(self) -> VersionInfo | None:
-        """The newest version, None when the state is empty; raises when it cannot be rebuilt."""
-        self._list_once()
-        newest = self._highest()
-        if newest == 0:
-            return None
-        if self._rebuildable[-1:] != [newest]:
-            raise self._impossible(newest)
-        return self.info(newest)
+    def tip(self) -> VersionInfo | None:
+        """The newest version, looked for again; None when the state is empty.
 
-    def info(self, version: int) -> VersionInfo:
-        """What is recorded of a version; its change file says more than its snapshot."""
-        self._list_once()
-        if version in self._changes:
-            return self._read_info(version, "change")
-        if version in self._snapshots:
-            return self._read_info(version, "snapshot")
-        raise self._impossible(version)
-
-    def infos(self) -> list[VersionInfo]:
-        """Every version that can be rebuilt, oldest first."""
-        self._list_once()
-        return [self.info(version) for version in self._rebuildable]
-
-    def find(self, query: str, batch: int) -> VersionInfo | None:
-        """The version that this batch of this query made. A query's batches only grow: it stops early."""
-        self._list_once()
-        for version in reversed(self._rebuildable):
-            info = self.info(version)
-            if info.query == query and info.batch <= batch:
-                return info if info.batch == batch else None
-        return None
-
-    # Rebuilding
-
-    def read_changes(
-        self, version: int, layouts: Sequence[TableLayout] | None = None
-    ) -> tuple[VersionInfo, Changes, Order | None]:
-        """What a version changed, one change table per table of it, and the logged order of its events.
-
-        `layouts` are the program's: rows stored with older ones are upgraded to them.
+        The first time, the files are listed, the chain is checked from the newest snapshot on, and the newest version
+        is made certain to stay. From then on it takes one small read, which shows that the known version is still the
+        one that is there, and one for each version that came after it.
         """
-        self._list_once()
-        if version not in self._changes and version in self._snapshots:
-            raise RecoveryImpossible(
-                f"{self._file(version, 'change')}: version {version} was loaded as a whole, there is no "
-                f"change to read. Load version {version} instead."
-            )
-        try:
-            header, contents = files.read_file(self.storage, _name(version, "change"))
-        except FileNotFoundError:
-            raise self._impossible(version) from None
-        info = self._accept(version, "change", header)
-        targets = self._targets(info, layouts)
-        parts: dict[str, list[pa.Table]] = {name: [] for name in info.rows}
-        order: Order | None = None
-        for section, content in zip(header.sections, contents, strict=True):
-            if section.kind == "order":
-                order = content
-            elif section.kind == "table":
-                parts[section.table].append(evolution.upgrade(content, targets[section.table]))
-        changes = {
-            name: pa.concat_tables(tables) if tables else evolution.empty_changes(targets[name])
-            for name, tables in parts.items()
-        }
-        return info, changes, order
+        if self._tip is not None and not self._is_there(self._tip.info):
+            self.forget()
+        if self._tip is None:
+            self._tip = self._find_tip()
+        else:
+            self._follow(self._tip)
+        return None if self._tip is None else self._tip.info
 
-    def load(
-        self, version: int | None = None, layouts: Sequence[TableLayout] | None = None
-    ) -> tuple[VersionInfo, Iterator[Changes]]:
-        """A version (None: the newest) as change tables to apply one after the other to an empty state.
+    @property
+    def served(self) -> Served:
+        """What was applied up to the version that `tip` found."""
+        return Served() if self._tip is None else self._tip.served
 
-        The rows of the snapshot come first, in pieces, then the changes after it. Whether the files
-        are there and fit `layouts` is checked before anything is given out; damage is found, and
-        raised, on the way: what was applied until then is to be thrown away.
-        """
+    def _find_tip(self) -> _Tip | None:
         self.refresh()
-        wanted = self._highest() if version is None else version
-        if wanted < 1 or wanted not in self._rebuildable:
-            raise self._impossible(wanted)
-        info = self.info(wanted)
-        targets = list(self._targets(info, layouts).values())
-        start = self._snapshot_below(wanted)
-        return info, self._replay(start, wanted, targets)
-
-    def _replay(self, start: int, version: int, layouts: Sequence[TableLayout]) -> Iterator[Changes]:
+        highest = self._listed().highest
+        newest = self.newest()
+        head.require_reached(self.storage, newest)
+        if newest is None:
+            return None
+        self.storage.settle(file_name(highest, newest.kind))
+        start = self._listed().snapshot_below(highest)
+        tip: _Tip | None = None
         if start:
-            name = _name(start, "snapshot")
-            try:
-                header = self._read_header(start, "snapshot")
-                targets = self._targets(self._accept(start, "snapshot", header), layouts)
-                for section, rows in files.read_sections(self.storage, name, header):
-                    yield {section.table: evolution.upgrade(rows, targets[section.table])}
-            except FileNotFoundError:
-                raise self._impossible(version) from None
-        for number in range(start + 1, version + 1):
-            yield self.read_changes(number, layouts)[1]
+            info = self._read_info(start, "snapshot")
+            tip = _Tip(info, self._read_served(start, info), info.size, 0)
+        for version in range(start + 1, highest + 1):
+            info = self._read_info(version, "change")
+            tip = tip or _Tip(info, Served(), 0, 0)
+            if tip.info is not info:
+                require_successor(self._file(version, "change"), info, tip.info)
+            tip.advance(info)
+        return tip
 
-    def read_record(self, version: int, name: str) -> pa.Table | None:
-        """A record of a version, None when it has none of that name or an empty one; the rest is not read."""
-        self._list_once()
-        if version not in self._changes:
-            if version in self._snapshots:
-                return None
-            raise self._impossible(version)
-        file = _name(version, "change")
+    def _follow(self, tip: _Tip) -> None:
+        """Take over the versions that others committed since."""
+        while True:
+            version = tip.info.version + 1
+            try:
+                header = files.read_header(self.storage, file_name(version, "change"))
+            except FileNotFoundError:
+                return
+            info = self._accept(version, "change", header)
+            require_successor(self._file(version, "change"), info, tip.info)
+            self._listed().add(version, "change")
+            tip.advance(info)
+
+    def _is_there(self, info: VersionInfo) -> bool:
+        """Whether a version's file is there and is the one that we know."""
+        kind: Kind = "change" if self._listed().has_change(info.version) else "snapshot"
         try:
-            header = self._read_header(version, "change")
-            parts = [
-                files.read_section(self.storage, file, header, section)
-                for section in header.sections
-                if section.kind == "record" and section.table == name
-            ]
+            header = files.read_header(self.storage, file_name(info.version, kind))
         except FileNotFoundError:
-            raise self._impossible(version) from None
-        return parts[0] if parts else None
+            return False
+        return from_header(self._file(info.version, kind), info.version, kind, header).hash == info.hash
+
+    def _read_served(self, version: int, info: VersionInfo) -> Served:
+        header = self._read_header(version, "snapshot")
+        for section in header.sections:
+            if section.kind == _SERVED:
+                table = files.read_section(self.storage, file_name(version, "snapshot"), header, section)
+                return Served.from_table(table)
+        served = Served()
+        served.add(info)
+        return served
 
     # Adding
 
@@ -214,15 +192,15 @@ class VersionStore:
 
         FileExistsError when the version is there already: someone else made it, and it is to be read.
         """
-        self._require_next(info)
-        stored = [(name, table) for name, table in changes.items() if table.num_rows]
+        info = self._chained(info)
         require_tables(info, changes, evolution.change_schema)
         given = records or {}
+        bodies: list[Body] = [("table", name, table) for name, table in changes.items() if table.num_rows]
+        bodies += [("record", name, table) for name, table in given.items() if table.num_rows]
+        if order is not None:
+            bodies.append(("order", "", order))
         info = replace(info, kind="change", rows=_row_counts(changes), records=_row_counts(given))
-        written = self._write(info, stored, order, [(name, table) for name, table in given.items() if table.num_rows])
-        self._changes.add(info.version)
-        self._rebuildable.append(info.version)
-        return written
+        return self._committed(self._write(info, bodies))
 
     def snapshot(self, info: VersionInfo, tables: Mapping[str, pa.Table]) -> VersionInfo:
         """Writes all rows of `info.version`.
@@ -230,25 +208,25 @@ class VersionStore:
         For a version that is committed this only makes loading faster, and one that is there stays.
         Otherwise it commits the version, on condition that nobody did: FileExistsError.
         """
-        self._list_once()
-        committed = info.version in self._changes
-        if not committed:
-            self._require_next(info)
         require_tables(info, tables, lambda layout: layout.arrow_schema)
-        pieces = [
-            (name, table.slice(start, SNAPSHOT_SECTION_ROWS))
+        bodies: list[Body] = [
+            ("table", name, table.slice(start, SNAPSHOT_SECTION_ROWS))
             for name, table in tables.items()
             for start in range(0, table.num_rows, SNAPSHOT_SECTION_ROWS)
         ]
+        rows = _row_counts(tables)
+        if not self._listed().has_change(info.version):
+            return self._committed(self._write(replace(self._chained(info), kind="snapshot", rows=rows), bodies))
+        below = self._read_info(info.version, "change")
+        bodies.append((_SERVED, "", self._served_at(info.version).to_table()))
+        whole = replace(below, kind="snapshot", rows=rows, records={}, commit=below.hash, layouts=info.layouts)
         try:
-            written = self._write(replace(info, kind="snapshot", rows=_row_counts(tables), records={}), pieces, None)
+            written = self._write(whole, bodies)
         except FileExistsError:
-            if not committed:
-                raise
             written = self._read_info(info.version, "snapshot")
-        self._snapshots.add(info.version)
-        if info.version not in self._rebuildable:
-            self._rebuildable = sorted([*self._rebuildable, info.version])
+        self._listed().add(info.version, "snapshot")
+        if self._tip is not None and self._tip.info.version == info.version:
+            self._tip.snapshot_size, self._tip.changes_size = written.size, 0
         return written
 
     def wants_snapshot(self) -> bool:
@@ -256,149 +234,118 @@ class VersionStore:
 
         Records count as well: they lie in the same files, and only a newer snapshot lets these be collected.
         """
-        self._list_once()
-        start = self._snapshot_below(self._highest())
-        since = [version for version in self._changes if version > start]
-        if len(since) >= SNAPSHOT_AFTER_CHANGES:
-            return True
-        snapshot_size = self._size(start, "snapshot") if start else 0
-        return sum(self._size(version, "change") for version in since) >= max(snapshot_size, SNAPSHOT_AFTER_BYTES)
+        if self._tip is None:
+            self.tip()
+        tip = self._tip
+        return tip is not None and tip.changes_size >= max(tip.snapshot_size, SNAPSHOT_AFTER_BYTES)
 
-    def collect(self) -> list[str]:
+    def collect(self, look_again: bool = True) -> list[str]:
         """Removes what none of the newest `keep_versions` versions needs, and what crashed writers left.
 
         Oldest first: at every moment what remains is a history with a later beginning. Nothing of a
-        history with a hole at its end is removed: it may be what someone repairs it from.
+        history with a hole at its end is removed: it may be what someone repairs it from. What the last batch needs to
+        be run again, should it be asked for, is kept as well: the version below it. Without `look_again` only what is
+        known to be there is removed, and nothing is listed.
         """
-        self.refresh()
-        swept = self.storage.sweep()
-        if not self._rebuildable or self._rebuildable[-1] != self._highest():
-            return swept
-        oldest = self._rebuildable[-self.keep_versions :][0]
-        start = self._snapshot_below(oldest)
-        surplus = [(version, "change") for version in self._changes if version <= start and version < oldest]
-        surplus += [(version, "snapshot") for version in self._snapshots if version < start]
-        deleted = []
-        for version, kind in sorted(surplus):
-            self.storage.delete(name := f"{version:012d}.{kind}")
-            deleted.append(name)
-        if deleted:
+        swept: list[str] = []
+        if look_again:
             self.refresh()
+            swept = self.storage.sweep()
+        listing = self._listed()
+        newest = listing.highest
+        if newest == 0 or not listing.can_rebuild(newest):
+            return swept
+        oldest = listing.oldest_kept(self.keep_versions)
+        oldest = min(oldest, max(1, self._served_at(newest).pinned(self.info(newest).query.split("/", 1)[0]) - 1))
+        start = listing.snapshot_below(oldest)
+        deleted = []
+        for version, kind in listing.surplus(start, oldest):
+            self.storage.delete(file_name(version, kind))
+            deleted.append(file_name(version, kind))
+        listing.forget(start, oldest)
         return deleted + swept
 
     # Inside
 
-    def _list_once(self) -> None:
-        if not self._listed:
-            self.refresh()
+    def _served_at(self, version: int) -> Served:
+        """What was served up to a version, which is the newest one in all but tools and tests."""
+        if self._tip is None:
+            self._tip = self._find_tip()
+        if self._tip is not None and self._tip.info.version == version:
+            return self._tip.served
+        served, start = Served(), self._listed().snapshot_below(version - 1)
+        if start:
+            served = self._read_served(start, self._read_info(start, "snapshot"))
+        for number in range(start + 1, version + 1):
+            served.add(self._read_info(number, "change"))
+        return served
 
-    def _highest(self) -> int:
-        return max(max(self._changes, default=0), max(self._snapshots, default=0))
-
-    def _snapshot_below(self, version: int) -> int:
-        """The newest snapshot at or below a version; 0, the empty state, when there is none."""
-        return max((snapshot for snapshot in self._snapshots if snapshot <= version), default=0)
-
-    def _require_next(self, info: VersionInfo) -> None:
-        """That the version comes right after the newest one; a glance, the exclusive write decides."""
+    def _chained(self, info: VersionInfo) -> VersionInfo:
+        """The version on top of the newest one; a glance, the exclusive write decides whether it stays so."""
         if info.version < 1 or info.base != info.version - 1:
             raise ValueError(
                 f"{self.storage.path}: required a version >= 1 on the base just below it, "
                 f"got version {info.version} on base {info.base}"
             )
-        self._list_once()
-        if info.base != self._highest():
+        if info.base != self._listed().highest:
             self.refresh()
-        if info.version <= self._highest() or self.storage.exists(_name(info.version, "snapshot")):
+        listing = self._listed()
+        if info.version <= listing.highest or self.storage.exists(file_name(info.version, "snapshot")):
             raise FileExistsError(f"{self.storage.path}: version {info.version} is committed already")
-        if info.base and info.base not in self._rebuildable:
+        if not listing.can_rebuild(info.base):
             raise self._impossible(info.base)
-
-    def _write(
-        self,
-        info: VersionInfo,
-        tables: Sequence[tuple[str, pa.Table]],
-        order: Order | None,
-        records: Sequence[tuple[str, pa.Table]] = (),
-    ) -> VersionInfo:
-        header, parts = files.encode(to_fields(info), tables, order, records)
-        name = _name(info.version, info.kind)
-        self.storage.write(name, parts, exclusive=True)
-        self._headers[name] = header
-        return replace(info, size=header.size)
-
-    def _read_header(self, version: int, kind: Kind) -> Header:
-        name = _name(version, kind)
-        if name not in self._headers:
-            self._headers[name] = files.read_header(self.storage, name)
-        return self._headers[name]
-
-    def _read_info(self, version: int, kind: Kind) -> VersionInfo:
-        try:
-            return self._accept(version, kind, self._read_header(version, kind))
-        except FileNotFoundError:
-            raise self._impossible(version) from None
-
-    def _accept(self, version: int, kind: Kind, header: Header) -> VersionInfo:
-        self._headers[_name(version, kind)] = header
-        return from_header(self._file(version, kind), version, kind, header)
-
-    def _targets(self, info: VersionInfo, layouts: Sequence[TableLayout] | None) -> dict[str, TableLayout]:
-        """The layout that each stored table is to have: the program's, or its own when that has none."""
-        declared = () if layouts is None else layouts
-        evolution.require_fit(f"{self._file(info.version, info.kind)}", info.layouts, declared)
-        return {layout.name: layout for layout in (*info.layouts, *declared)}
-
-    def _size(self, version: int, kind: Kind) -> int:
-        name = _name(version, kind)
-        return self._headers[name].size if name in self._headers else self.storage.size(name)
-
-    def _file(self, version: int, kind: Kind) -> str:
-        return files.described(self.storage, _name(version, kind))
-
-    def _impossible(self, version: int) -> RecoveryImpossible:
-        """Says what is missing for a version and which ones can be loaded, by a fresh listing."""
-        loadable = self.refresh()
-        highest = self._highest()
-        if highest == 0:
-            return RecoveryImpossible(
-                f"{self.storage.path}: there is no state here: required version {version or 'any'}, found no "
-                "version at all. Check the path; the first batch, or initial={...}, makes the first version."
-            )
-        if version < 1:
-            reason = f"version {version} is the empty state, of which nothing is stored"
-        elif version > highest:
-            reason = f"there is no version {version}, the newest is {highest}"
-        elif version in loadable:
-            reason = f"version {version} changed while it was read (old versions were collected)"
-        else:
-            start = self._snapshot_below(version)
-            needed = (number for number in range(start + 1, version + 1) if number not in self._changes)
-            missing = _name(next(needed, version), "change")
-            reason = (
-                f"version {version} cannot be rebuilt: {missing} is missing, and no snapshot lies "
-                f"between it and version {version} (it was deleted, or collected as too old)"
-            )
-        return RecoveryImpossible(
-            f"{self.storage.path}: {reason}. Versions that can be loaded: {_ranges(loadable) or 'none'}. "
-            "Ask for one of these, or restore the missing file from a backup."
+        if info.base == 0:
+            return replace(info, state=uuid.uuid4().hex, parent="", commit="")
+        below = (
+            self._tip.info if self._tip is not None and self._tip.info.version == info.base else self.info(info.base)
         )
+        return replace(info, state=below.state, parent=below.hash, commit="")
 
+    def _write(self, info: VersionInfo, bodies: Sequence[Body]) -> VersionInfo:
+        header, parts = files.encode(to_fields(info), bodies)
+        name = file_name(info.version, info.kind)
+        try:
+            self.storage.write(name, parts, exclusive=True)
+        except StorageUncertain as error:
+            self._resolve(name, header, error)
+        self._remember(name, header)
+        return replace(info, size=header.size, hash=info.commit or header.hash)
 
-def _name(version: int, kind: Kind) -> str:
-    return f"{version:012d}.{kind}"
+    def _resolve(self, name: str, header: Header, error: StorageUncertain) -> None:
+        """Find out what became of a write that may or may not have happened."""
+        file = files.described(self.storage, name)
+        try:
+            there = files.read_header(self.storage, name).hash
+        except FileNotFoundError:
+            raise StorageFailed(f"{error} It is not there: nothing was committed.") from error
+        if there != header.hash:
+            raise FileExistsError(f"{file}: somebody else wrote it")
+        if self.storage.visible_is_durable:
+            _log.warning("%s; it is there, and nothing is wrong", error)
+            return
+        raise StorageUncertain(
+            f"{file}: it is written, but it is not certain that it would survive a loss of power: {error} Open the "
+            "state again before anything else is done with it: what is found then counts."
+        ) from error
+
+    def _committed(self, written: VersionInfo) -> VersionInfo:
+        """A version is there: know of it. Nothing that fails here may fail the commit."""
+        self._listed().add(written.version, written.kind)
+        if self._tip is not None and self._tip.info.version == written.base:
+            self._tip.advance(written)
+        elif written.base == 0:
+            served = Served()
+            served.add(written)
+            whole = written.kind == "snapshot"
+            self._tip = _Tip(written, served, written.size if whole else 0, 0 if whole else CHANGE_BYTES_MIN)
+        else:
+            self._tip = None
+        try:
+            head.note(self.storage, written)
+        except (StorageFailed, OSError):
+            _log.warning("%s: the newest version could not be noted", self.storage.path, exc_info=True)
+        return written
 
 
 def _row_counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
     return {name: table.num_rows for name, table in tables.items()}
-
-
-def _ranges(versions: Sequence[int]) -> str:
-    """Ascending numbers, runs of them shortened: "1-3, 7"."""
-    runs: list[list[int]] = []
-    for version in versions:
-        if runs and version == runs[-1][1] + 1:
-            runs[-1][1] = version
-        else:
-            runs.append([version, version])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -5,8 +5,10 @@
       InputError            this batch is wrong; names the column and the row
       LimitExceeded         names what was asked for and what there is room for
       StorageFailed         the file system refused; names the file, nothing was committed
+        StorageUncertain    a write may or may not have happened, or may not last; names the file
       StorageCorrupted      names file, offset, expected and found checksum
       RecoveryImpossible    no snapshot and changes cover the version asked for
+      StateDiverged         the state is not the one that its query, or its own history, says it must be
       StateOwned            another running query owns this state; names it
       OutcomeOverdue        no outcome of a request in the time given; names the request and the state
 
@@ -38,12 +40,20 @@ class StorageFailed(TidegateError):
     """The file system refused to read or write; what was committed before stands."""
 
 
+class StorageUncertain(StorageFailed):
+    """A write may or may not have happened, or may not last; what was committed before stands."""
+
+
 class StorageCorrupted(TidegateError):
     """A state file does not hold what was written to it."""
 
 
 class RecoveryImpossible(TidegateError):
     """The version asked for cannot be rebuilt from what is stored."""
+
+
+class StateDiverged(TidegateError):
+    """The state is not the one that its query, or its own history, says it must be: lost, exchanged, or older."""
 
 
 class StateOwned(TidegateError):

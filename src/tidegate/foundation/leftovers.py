@@ -1,4 +1,4 @@
-"""Temporary files: how they are named, and when one may be removed.
+"""Files that are no state: how temporary files and locks are named, and when one may be removed.
 
 A file of state is first written under a temporary name. A writer that is killed leaves it behind.
 The name says who wrote it, so that anyone can tell later:
@@ -9,6 +9,9 @@ The name says who wrote it, so that anyone can tell later:
 Invariant: the file of a live writer is never abandoned, however old it is. It is abandoned when
 its writer ran in this machine's space of process ids and is gone, or, where the writer cannot be
 asked (another host, another container), when nobody touched the file for a day.
+
+A lock ends in ".lock". Its name says nothing about who holds it; the lock itself does, and it ends
+with its holder. So a lock file is left over when nobody holds it (holds.py).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from tidegate.foundation import processes
 
 ABANDONED_AFTER_SECONDS = 24 * 3600.0
 _PREFIX = ".temporary~"
+_LOCK = ".lock"
 
 
 def temporary_name() -> str:
@@ -34,6 +38,11 @@ def temporary_name() -> str:
 def is_temporary(name: str) -> bool:
     """Whether a file of this name is no file of state (yet)."""
     return name.startswith(_PREFIX)
+
+
+def is_lock(name: str) -> bool:
+    """Whether a file of this name only serves to be locked."""
+    return name.endswith(_LOCK)
 
 
 def is_abandoned(name: str, modified: Callable[[str], float]) -> bool:

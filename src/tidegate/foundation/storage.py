@@ -10,18 +10,27 @@ reader sees all of it or nothing, whatever dies at whatever moment:
     remove the temporary name
     fsync the folder                      its name is on the disk
 
-Invariant: a name that `list` shows holds exactly the bytes that one call of `write` was given.
+A write that does not return says exactly how much is known:
 
-`open_storage` picks the implementation. Local paths use the operating system directly. Anything
-else goes through fsspec: an object store puts a whole object under its final name atomically, and
-refuses to replace when asked; other file systems get the temporary file and the rename, and there
-exclusiveness is a check before the rename (the ownership record keeps a second writer away).
+    FileExistsError      the name is taken, nothing of ours is visible
+    StorageFailed        it stopped before the link: nothing is visible under that name
+    StorageUncertain     the link, the rename or the sync behind it failed: it may be there or not,
+                         and it may not last. `settle` says which, once the disk answers again
+
+Invariant: a name that `write` made holds exactly the bytes that one call was given, and once `write`
+returned, or `settle` said True, no crash takes it away.
+
+Beside whole files there are three lesser kinds. A hint may be lost (`hint`), a lock ends with its
+holder (`hold`, holds.py), and a log grows at its end (`append_to`, appending.py).
+
+`open_storage` picks the implementation: local paths use the operating system directly through
+disk.py, anything else goes through fsspec (remote_storage.py).
 
 Reads are one `read` into memory, not a memory map: a mapped file that a network file system loses
 kills the process with SIGBUS where a read gives an error, and the copy costs 10 ms per 100 MB.
 
-A missing file is `FileNotFoundError`, a taken name `FileExistsError`; every other refusal is
-`StorageFailed`. Not here: what the bytes mean, and which files belong together.
+A missing file is `FileNotFoundError`; every refusal that is not named above is `StorageFailed`.
+Not here: what the bytes mean, and which files belong together.
 """
 
 from __future__ import annotations
@@ -30,29 +39,19 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from tidegate.foundation import leftovers
+from tidegate.foundation import holds, leftovers, refusals
+from tidegate.foundation.appending import Appender
+from tidegate.foundation.disk import Disk, OsDisk
 from tidegate.foundation.errors import StorageFailed
+from tidegate.foundation.holds import Hold
 
 Names = list[str]
 Bytes: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
-
-_ATOMIC_PUT = {"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"}
-_ADVICE = {
-    errno.ENOSPC: "Free space on the file system that holds it, then run again.",
-    errno.EDQUOT: "Free space within the quota of this user, then run again.",
-    errno.EFBIG: "Raise the limit on file sizes (ulimit -f) or use another file system, then run again.",
-    errno.EACCES: "Give this user read and write permission there, or choose another state path.",
-    errno.EPERM: "Give this user read and write permission there (the file system must have hard links), "
-    "or choose another state path.",
-    errno.EROFS: "Mount the file system writable, or choose another state path.",
-    errno.ENOTDIR: "A part of the path is a file: choose a path that is a folder or does not exist yet.",
-    errno.EISDIR: "A folder has the name of a state file: move it away.",
-}
 
 
 class Storage(Protocol):
@@ -62,6 +61,14 @@ class Storage(Protocol):
     def path(self) -> str:
         """The folder, as messages name it."""
 
+    @property
+    def appends(self) -> bool:
+        """Whether `append_to` works here."""
+
+    @property
+    def visible_is_durable(self) -> bool:
+        """Whether a file that can be read is certain to stay, without a sync."""
+
     def list(self) -> Names:
         """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
 
@@ -69,7 +76,31 @@ class Storage(Protocol):
         """The bytes from `offset`, `length` of them or fewer where the file ends earlier."""
 
     def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
-        """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken."""
+        """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken.
+
+        StorageUncertain when it may have happened or may not last; any other StorageFailed: it did not happen.
+        """
+
+    def settle(self, name: str) -> bool:
+        """Whether the file is there, and then certainly stays; StorageFailed when that cannot be made certain."""
+
+    def hint(self, name: str, data: bytes) -> None:
+        """Replaces a small file as a whole, without any sync: after a power failure it may hold anything."""
+
+    def hold(self, name: str, *, exclusive: bool = False) -> Hold | None:
+        """Locks the file, made if needed, until it is released or this process ends; several may share a lock.
+
+        BlockingIOError when another hold forbids it, None where the storage knows no locks.
+        """
+
+    def is_held(self, name: str) -> bool | None:
+        """Whether anybody holds the file, this process included; None where the storage cannot tell."""
+
+    def append_to(self, name: str, at: int | None) -> Appender:
+        """A file to append to: a new one (None; FileExistsError when the name is taken) or one to go on with.
+
+        `at` is where to go on, at most the end of what was synced; what lies behind it is cut off.
+        """
 
     def delete(self, name: str) -> None:
         """Removes the file; nothing happens when it is not there."""
@@ -81,7 +112,7 @@ class Storage(Protocol):
         """The file's size in bytes."""
 
     def sweep(self) -> Names:
-        """Removes what crashed writers left behind; gives the names removed."""
+        """Removes what crashed writers left behind and locks that nobody holds; gives the names removed."""
 
 
 def open_storage(path: str) -> Storage:
@@ -91,139 +122,33 @@ def open_storage(path: str) -> Storage:
         return LocalStorage(path)
     if protocol in ("file", "local"):
         return LocalStorage(rest[2:] if rest.startswith("//") else rest)
+    from tidegate.foundation.remote_storage import RemoteStorage  # it builds on the types of this module
+
     return RemoteStorage.open(path)
 
 
 class LocalStorage:
     """State in a folder of this machine, or of a file system mounted on it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, disk: Disk | None = None) -> None:
         self._path = os.path.abspath(path)
+        self._disk: Disk = OsDisk() if disk is None else disk
+        self._rooted = False  # whether the folder's own name is known to be on the disk
 
     @property
     def path(self) -> str:
         """The folder's absolute path."""
         return self._path
 
-    def list(self) -> Names:
-        """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
-        return sorted(name for name in self._listing() if not leftovers.is_temporary(name))
-
-    def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """The bytes from `offset`, `length` of them or fewer where the file ends earlier."""
-        try:
-            with open(self._file(name), "rb", buffering=0) as file:
-                remaining = max(0, os.fstat(file.fileno()).st_size - offset)
-                wanted = remaining if length is None else min(length, remaining)
-                buffer = pa.allocate_buffer(wanted)
-                view = memoryview(buffer).cast("B")
-                file.seek(offset)
-                filled = 0
-                while filled < wanted and (count := file.readinto(view[filled:])):
-                    filled += count
-                return buffer if filled == wanted else buffer.slice(0, filled)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            _refuse(self._file(name), "read", error)
-
-    def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
-        """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken."""
-        target, temporary = self._file(name), self._file(leftovers.temporary_name())
-        try:
-            _make_folder(self._path)
-            if exclusive and os.path.lexists(target):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-            try:
-                _write_synced(temporary, parts)
-                if exclusive:
-                    os.link(temporary, target)
-                else:
-                    os.replace(temporary, target)
-            finally:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-        except FileExistsError:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
-        except OSError as error:
-            _refuse(target, "write", error)
-        try:
-            _sync_folder(self._path)
-        except OSError as error:
-            raise StorageFailed(
-                f"{target}: it is written, but the folder could not be synced ({_reason(error)}): a power "
-                "failure now may lose it. Check the disk, then run again: work that is found is not repeated."
-            ) from error
-
-    def delete(self, name: str) -> None:
-        """Removes the file; nothing happens when it is not there."""
-        try:
-            os.unlink(self._file(name))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            _refuse(self._file(name), "delete", error)
-
-    def exists(self, name: str) -> bool:
-        """Whether the file is there."""
-        try:
-            os.stat(self._file(name))
-            return True
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            _refuse(self._file(name), "read", error)
-
-    def size(self, name: str) -> int:
-        """The file's size in bytes."""
-        try:
-            return os.stat(self._file(name)).st_size
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            _refuse(self._file(name), "read", error)
-
-    def sweep(self) -> Names:
-        """Removes what crashed writers left behind; gives the names removed."""
-        return _sweep(self, self._listing(), lambda name: os.stat(self._file(name)).st_mtime)
-
-    def _file(self, name: str) -> str:
-        return os.path.join(self._path, name)
-
-    def _listing(self) -> Names:
-        try:
-            return os.listdir(self._path)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            _refuse(self._path, "list", error)
-
-
-class RemoteStorage:
-    """State in any file system that fsspec reaches."""
-
-    def __init__(self, file_system: Any, root: str, path: str, *, atomic_put: bool) -> None:
-        self._file_system, self._root, self._path = file_system, root.rstrip("/"), path
-        self._atomic_put = atomic_put
-
-    @classmethod
-    def open(cls, path: str) -> RemoteStorage:
-        """The storage at an fsspec URL; says which package is missing when one is."""
-        import fsspec  # a tenth of a second that local state need not pay
-
-        try:
-            file_system, root = fsspec.core.url_to_fs(path)
-        except (ImportError, ValueError) as error:
-            raise StorageFailed(
-                f"{path}: no file system for this kind of path ({error}). "
-                "Install the package that fsspec names for it, or use a local path."
-            ) from error
-        return cls(file_system, root, path, atomic_put=path.partition(":")[0] in _ATOMIC_PUT)
+    @property
+    def visible_is_durable(self) -> bool:
+        """A name is seen before it is on the disk."""
+        return False
 
     @property
-    def path(self) -> str:
-        """The URL as it was given."""
-        return self._path
+    def appends(self) -> bool:
+        """Local files can grow."""
+        return True
 
     def list(self) -> Names:
         """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
@@ -231,134 +156,262 @@ class RemoteStorage:
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
         """The bytes from `offset`, `length` of them or fewer where the file ends earlier."""
-        end = None if length is None else offset + length
-        with self._border(name, "read"):
-            return pa.py_buffer(self._file_system.cat_file(self._file(name), start=offset, end=end))
+        file = self._file(name)
+        try:
+            descriptor = self._disk.open_existing(file, writable=False)
+            try:
+                return self._read(file, descriptor, offset, length)
+            finally:
+                self._disk.close(descriptor)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise refusals.failed(file, "read", error) from error
 
     def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
         """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken."""
         target = self._file(name)
-        data = b"".join(memoryview(part).cast("B") for part in parts)
-        with self._border(name, "write"):
-            if exclusive and self._file_system.exists(target):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-            if self._atomic_put:
-                self._file_system.pipe_file(target, data, mode="create" if exclusive else "overwrite")
-                return
-            temporary = self._file(leftovers.temporary_name())
-            self._file_system.makedirs(self._root, exist_ok=True)
+        try:
+            self._make_folder()
+            is_taken = exclusive and self._is_there(target)
+            temporary, inode = ("", (0, 0)) if is_taken else self._write_temporary(parts, synced=True)
+        except OSError as error:
+            raise refusals.failed(target, "write", error) from error
+        if is_taken:
+            raise refusals.taken(target)
+        try:
+            if exclusive:
+                self._link(temporary, inode, target)
+            else:
+                self._disk.replace(temporary, target)
+        except FileExistsError:
+            raise refusals.taken(target) from None
+        except OSError as error:
+            raise refusals.in_doubt(target, "giving it its name failed", error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                self._disk.unlink(temporary)
+        try:
+            self._disk.sync_folder(self._path)
+        except OSError as error:
+            raise refusals.in_doubt(target, "it was written, but its folder could not be synced", error) from error
+
+    def settle(self, name: str) -> bool:
+        """Whether the file is there, and then certainly stays; StorageFailed when that cannot be made certain."""
+        file = self._file(name)
+        try:
+            descriptor = self._disk.open_existing(file, writable=False)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise refusals.failed(file, "read", error) from error
+        try:
             try:
-                self._file_system.pipe_file(temporary, data)
-                if exclusive and self._file_system.exists(target):
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-                self._file_system.mv(temporary, target)
-            except BaseException:
-                with contextlib.suppress(Exception):
-                    self._file_system.rm_file(temporary)
+                self._disk.sync(descriptor)
+            finally:
+                self._disk.close(descriptor)
+            self._disk.sync_folder(self._path)
+        except OSError as error:
+            raise refusals.failed(file, "sync", error) from error
+        return True
+
+    def hint(self, name: str, data: bytes) -> None:
+        """Replaces a small file as a whole, without any sync: after a power failure it may hold anything."""
+        file = self._file(name)
+        try:
+            self._make_folder()
+            temporary, _ = self._write_temporary([data], synced=False)
+            try:
+                self._disk.replace(temporary, file)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._disk.unlink(temporary)
                 raise
+        except OSError as error:
+            raise refusals.failed(file, "replace", error) from error
+
+    def hold(self, name: str, *, exclusive: bool = False) -> Hold | None:
+        """Locks the file, made if needed, until it is released or this process ends; several may share a lock."""
+        file = self._file(name)
+        try:
+            self._make_folder()
+            return holds.hold(self._disk, file, exclusive=exclusive)
+        except BlockingIOError as error:
+            raise BlockingIOError(error.errno, os.strerror(error.errno or errno.EWOULDBLOCK), file) from None
+        except OSError as error:
+            raise refusals.failed(file, "lock", error) from error
+
+    def is_held(self, name: str) -> bool | None:
+        """Whether anybody holds the file, this process included; None where the storage cannot tell."""
+        try:
+            return holds.is_held(self._disk, self._file(name))
+        except OSError as error:
+            raise refusals.failed(self._file(name), "lock", error) from error
+
+    def append_to(self, name: str, at: int | None) -> Appender:
+        """A file to append to: a new one (None; FileExistsError when the name is taken) or one to go on with."""
+        file = self._file(name)
+        appender = self._create(file) if at is None else Appender.go_on(self._disk, file, at)
+        try:
+            self._disk.sync_folder(self._path)
+        except OSError as error:
+            appender.close()
+            raise refusals.in_doubt(file, "it was opened, but its folder could not be synced", error) from error
+        return appender
 
     def delete(self, name: str) -> None:
         """Removes the file; nothing happens when it is not there."""
-        with contextlib.suppress(FileNotFoundError), self._border(name, "delete"):
-            self._file_system.rm_file(self._file(name))
+        try:
+            self._disk.unlink(self._file(name))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise refusals.failed(self._file(name), "delete", error) from error
 
     def exists(self, name: str) -> bool:
         """Whether the file is there."""
-        with self._border(name, "read"):
-            return bool(self._file_system.exists(self._file(name)))
+        try:
+            return self._is_there(self._file(name))
+        except OSError as error:
+            raise refusals.failed(self._file(name), "read", error) from error
 
     def size(self, name: str) -> int:
         """The file's size in bytes."""
-        with self._border(name, "read"):
-            return int(self._file_system.size(self._file(name)))
+        try:
+            return self._disk.stat(self._file(name)).size
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise refusals.failed(self._file(name), "read", error) from error
 
     def sweep(self) -> Names:
-        """Removes what crashed writers left behind; gives the names removed."""
+        """Removes what crashed writers left behind and locks that nobody holds; gives the names removed."""
+        return [name for name in sorted(self._listing()) if self._is_swept(name)]
 
-        def modified(name: str) -> float:
-            return float(self._file_system.modified(self._file(name)).timestamp())
-
-        return _sweep(self, self._listing(), modified)
+    def _is_swept(self, name: str) -> bool:
+        file = self._file(name)
+        try:
+            if leftovers.is_temporary(name):
+                if not leftovers.is_abandoned(name, lambda name: self._disk.stat(self._file(name)).modified):
+                    return False
+                self._disk.unlink(file)
+                return True
+            return leftovers.is_lock(name) and holds.remove_unheld(self._disk, file)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise refusals.failed(file, "delete", error) from error
 
     def _file(self, name: str) -> str:
-        return f"{self._root}/{name}"
+        return os.path.join(self._path, name)
+
+    def _is_there(self, file: str) -> bool:
+        try:
+            self._disk.stat(file)
+            return True
+        except FileNotFoundError:
+            return False
 
     def _listing(self) -> Names:
         try:
-            with self._border("", "list"):
-                self._file_system.invalidate_cache(self._root)
-                entries = self._file_system.ls(self._root, detail=True)
+            return self._disk.listdir(self._path)
         except FileNotFoundError:
             return []
-        return [e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file"]
+        except OSError as error:
+            raise refusals.failed(self._path, "list", error) from error
 
-    @contextlib.contextmanager
-    def _border(self, name: str, action: str) -> Any:
-        """Turns whatever a file system's package raises into this module's errors."""
+    def _read(self, file: str, descriptor: int, offset: int, length: int | None) -> pa.Buffer:
+        """All bytes asked for that the file has: where reading stops earlier, it was cut off or is not readable."""
+        wanted = max(0, self._disk.status(descriptor).size - offset)
+        wanted = wanted if length is None else min(length, wanted)
+        buffer = pa.allocate_buffer(wanted)
+        view, filled = memoryview(buffer).cast("B"), 0
+        while filled < wanted and (count := self._disk.read(descriptor, view[filled:], offset + filled)):
+            filled += count
+        if filled == wanted:
+            return buffer
+        if self._disk.status(descriptor).size > offset + filled:
+            raise StorageFailed(
+                f"{file}: required {wanted} bytes at {offset}, got {filled} although the file is longer. "
+                "Check the file system, then run again."
+            )
+        return buffer.slice(0, filled)
+
+    def _write_temporary(self, parts: Iterable[Bytes], *, synced: bool) -> tuple[str, tuple[int, int]]:
+        """The path and the inode of a new file that holds the parts; nothing stays when that fails."""
+        temporary = self._file(leftovers.temporary_name())
+        descriptor = self._disk.open_new(temporary)
         try:
-            yield
-        except (FileNotFoundError, FileExistsError, StorageFailed):
+            try:
+                offset = 0
+                for part in parts:
+                    rest = memoryview(part).cast("B")
+                    while len(rest):
+                        count = self._disk.write(descriptor, rest, offset)
+                        rest, offset = rest[count:], offset + count
+                if synced:
+                    self._disk.sync(descriptor)
+                inode = self._disk.status(descriptor).inode
+            finally:
+                self._disk.close(descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._disk.unlink(temporary)
             raise
-        except Exception as error:
-            _refuse(f"{self._path.rstrip('/')}/{name}".rstrip("/"), action, error)
+        return temporary, inode
 
-
-def _refuse(file: str, action: str, error: Exception) -> NoReturn:
-    number = error.errno if isinstance(error, OSError) and error.errno else 0
-    kept = "Nothing was committed; what was committed before stands. " if action == "write" else ""
-    advice = _ADVICE.get(number, "Check that the path is right and that it can be reached, then run again.")
-    raise StorageFailed(f"{file}: could not {action} it: {_reason(error)}. {kept}{advice}") from error
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno:
-        return f"{os.strerror(error.errno)} (errno {error.errno})"
-    return f"{type(error).__name__}: {error}"
-
-
-def _write_synced(file: str, parts: Iterable[Bytes]) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        for part in parts:
-            view = memoryview(part).cast("B")
-            while len(view):
-                view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _make_folder(path: str) -> None:
-    """Makes the folder and those above it, each synced into the one that holds it."""
-    missing = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    for folder in reversed(missing):
+    def _create(self, file: str) -> Appender:
         try:
-            os.mkdir(folder)
+            self._make_folder()
+            is_taken = self._is_there(file)
+        except OSError as error:
+            raise refusals.failed(file, "write", error) from error
+        if is_taken:
+            raise refusals.taken(file)
+        try:
+            return Appender.create(self._disk, file)
         except FileExistsError:
-            if not os.path.isdir(folder):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
-        _sync_folder(os.path.dirname(folder))
+            raise refusals.taken(file) from None
+        except OSError as error:
+            raise refusals.in_doubt(file, "creating it failed", error) from error
 
+    def _link(self, temporary: str, inode: tuple[int, int], target: str) -> None:
+        """Links the file; FileExistsError when the name is another's.
 
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems sync no folders
+        A network file system that repeats a request whose answer was lost says that the name is taken
+        although it is ours by then.
+        """
+        try:
+            self._disk.link(temporary, target)
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):
+                if self._disk.stat(target).inode == inode:
+                    return
             raise
-    finally:
-        os.close(descriptor)
 
+    def _make_folder(self) -> None:
+        """Makes the folder and those above it, each synced into the one that holds it.
 
-def _sweep(storage: Storage, names: Names, modified: Callable[[str], float]) -> Names:
-    swept = []
-    for name in sorted(filter(leftovers.is_temporary, names)):
-        with contextlib.suppress(FileNotFoundError):
-            if leftovers.is_abandoned(name, modified):
-                storage.delete(name)
-                swept.append(name)
-    return swept
+        The lowest one that is there is synced too, once: whoever made it may have died before that.
+        """
+        missing, folder = [], self._path
+        while not self._is_folder(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        if missing or not self._rooted:
+            with contextlib.suppress(PermissionError):  # then another user made it, and not just now
+                self._disk.sync_folder(os.path.dirname(folder))
+        for folder in reversed(missing):
+            try:
+                self._disk.mkdir(folder)
+            except FileExistsError:
+                if not self._is_folder(folder):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+            self._disk.sync_folder(os.path.dirname(folder))
+        self._rooted = True
+
+    def _is_folder(self, path: str) -> bool:
+        try:
+            return self._disk.stat(path).is_folder
+        except (FileNotFoundError, NotADirectoryError):
+            return False

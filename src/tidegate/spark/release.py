@@ -1,16 +1,14 @@
 """Gives a state back when the query that owned it has ended.
 
-A state has one owner at a time: the query that runs batches on it. The worker claims it before a batch
+A state has one owner at a time: the query that runs batches on it. Its batches make it the owner
 (`durability.ownership`); only the driver's side can see that a query ended, so it is let go from here:
 
     query ends               a listener, once per session       releases what that query owned
     transact() is called     and the owner is a query of this   releases it
-                             process that no longer runs, or
-                             a process of this machine is gone
+                             process that no longer runs
 
 The second covers what a listener misses: its events are asynchronous, and a session may be stopped
-before they are delivered. It also covers a driver that died: a worker on another machine than the driver
-could not tell that it is gone, and would refuse.
+before they are delivered. A process that died needs no release: the lock that it held is gone.
 
 Invariant: a query that is active in any session of this process is never released. Failing to release
 is never an error: the worst case is a message that names the owner, and that is what the record is for.
@@ -20,15 +18,12 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tidegate.durability import ownership
-from tidegate.durability.versioned import EMBEDDED
-from tidegate.foundation import processes
 from tidegate.foundation.storage import open_storage
 
 if TYPE_CHECKING:
@@ -68,7 +63,7 @@ class _Release(StreamingQueryListener):
     """Releases what a query owned as soon as Spark says that it ended."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing: the worker claims."""
+        """Nothing: its first batch makes it the owner."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Nothing to do while it runs."""
@@ -93,19 +88,15 @@ def _stop_listening(session: SparkSession, listener: StreamingQueryListener) -> 
 
 
 def _release_ended(path: str) -> None:
-    """Release the state if its owner is of this machine and has ended."""
+    """Release the state if its owner is a query of this process that has ended."""
     try:
         owner = ownership.current(open_storage(path))
-    except Exception:  # unreadable: the claim will say what is wrong
+    except Exception:  # unreadable: the next batch will say what is wrong
         return
-    if owner is None or owner.host != processes.host() or owner.query.startswith(EMBEDDED):
-        return  # nobody's, not ours to judge, or an engine that its user closes
-    if owner.pid == os.getpid():
-        active = _active()
-        ended = active is not None and owner.query not in active
-    else:
-        ended = not processes.is_running(owner.pid, owner.started)
-    if ended:
+    if owner is None or owner.token != ownership.process_token():
+        return  # nobody's, or not ours to judge
+    active = _active()
+    if active is not None and owner.query not in active:
         _release(path, owner.query)
 
 

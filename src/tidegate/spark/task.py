@@ -2,13 +2,16 @@
 
     record batches --> one table --> VersionedEngine.process --> the same rows + committed, reason, result
 
-The task has no memory of its own that matters. Which batch it runs it learns from Spark, what was
+The task has no memory of its own that matters. For whom it runs which batch it learns from Spark, what was
 done before it finds on disk, so a task that is repeated, moved or run twice at once gives the same rows
-and changes the state once:
+and changes the state once. Who applies (`durability.served`):
 
-    streaming              (query id, batch id) of the micro-batch
+    streaming              the query, its micro-batches one after the other, empty ones too
     batch                  a name made when `transact` was called: several actions are one application
-    batch in foreachBatch  the micro-batch around it, and what the rows are: a micro-batch may hold several
+    batch in foreachBatch  the query, and the how many-th call of `transact` in its function this is, from 0
+
+In a foreachBatch, Spark tells an action's tasks the micro-batch only if the action runs in the thread that Spark called
+the function in. An action elsewhere is recognised by its session, which is a stream's, and refused.
 
 What is kept between batches is speed only: Python workers serve many tasks, so the opened program and
 the engine with its warm rows stay in `_engines`. An engine that fell behind catches up by itself.
@@ -22,7 +25,6 @@ Not here: checking columns and planning (`transact`), what a batch does to the s
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -33,14 +35,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from tidegate.durability import ownership
-from tidegate.durability.ownership import Owner
+from tidegate.durability.served import Applicant, call_applicant, once_applicant, stream_applicant
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import Late, VersionedEngine
-from tidegate.engine.arrival import content_hashes
 from tidegate.foundation.errors import InputError, StateOwned
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.spark.columns import PARTITION_COLUMN, needed_columns
 from tidegate.spark.payload import unpack
+from tidegate.spark.stream_session import is_stream_session
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -60,27 +63,24 @@ _engines: OrderedDict[tuple[str, str, int], VersionedEngine] = OrderedDict()
 class TaskSettings:
     """What `transact` decided, in plain values: the task's only input besides the rows.
 
-    `batch_name` names a batch DataFrame; None is a stream, whose batches Spark names.
+    `columns` are those of the rows; a batch without any brings none. `batch_name` names a batch DataFrame, and `call` says
+    the how many-th call it is, should this be in a foreachBatch; with None it is a stream, whose batches Spark names.
+    `planned_state` and `planned_version` are what the plan was made on.
     """
 
     payload: bytes
     digest: str
     path: str
+    columns: tuple[str, ...]
     order_by: str | None
     late: Late
     keep_versions: int
     owner: Owner
     batch_name: str | None
+    call: int
+    planned_state: str
+    planned_version: int
     requests: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchIdentity:
-    """Under which name the batch is applied once, and who owns the state meanwhile."""
-
-    query: str
-    batch: int
-    owner: Owner
 
 
 def make_task(settings: TaskSettings) -> Task:
@@ -95,20 +95,25 @@ def make_task(settings: TaskSettings) -> Task:
 def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run one micro-batch; nothing is given out before all of it is committed."""
     pieces = [batch for batch in batches if batch.num_rows]
-    if not pieces:
+    applicant = _applicant(settings)
+    if not pieces and applicant.form == "once":
         return
-    rows = pa.Table.from_batches(pieces)
+    rows = pa.Table.from_batches(pieces) if pieces else pa.table({name: pa.nulls(0) for name in settings.columns})
     if PARTITION_COLUMN in rows.column_names:
         rows = in_source_order(rows)
     engine = _engine(settings)
     plan = engine.program.plan
-    events = rows.select(needed_columns(plan, settings.order_by, rows.column_names, settings.requests))
-    identity = _identity(settings, events, plan.names)
-    if plan.flows is not None and plan.flows.may_wait:  # outcomes may be those of events of earlier batches
-        outcomes = _process(engine, settings, identity, rows)
+    waits = plan.flows is not None and plan.flows.may_wait  # outcomes may be those of events of earlier batches
+    if waits or applicant.form == "call":
+        outcomes = _process(engine, settings, applicant, rows)
+        if outcomes.num_rows == 0:
+            return
         yield from outcomes.select([*rows.column_names, *OUTCOME_COLUMNS]).to_batches(max_chunksize=OUTPUT_ROWS)
         return
-    outcomes = _process(engine, settings, identity, events)
+    events = rows.select(needed_columns(plan, settings.order_by, rows.column_names, settings.requests))
+    outcomes = _process(engine, settings, applicant, events)
+    if not pieces or outcomes.num_rows < rows.num_rows:  # nothing came, or its outcomes were given up
+        return
     for name in OUTCOME_COLUMNS:
         rows = rows.append_column(name, outcomes[name])
     yield from rows.to_batches(max_chunksize=OUTPUT_ROWS)
@@ -136,25 +141,32 @@ def _processors() -> int:
     return max(1, context.cpus()) if context is not None else 1
 
 
-def _identity(settings: TaskSettings, events: pa.Table, names: tuple[str, ...]) -> BatchIdentity:
+def _applicant(settings: TaskSettings) -> Applicant:
+    """For whom, and for which of its batches, this task runs."""
     context = TaskContext.get()
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-    if settings.batch_name is None:
+    known = query is not None and batch is not None
+    in_stream = context is not None and is_stream_session(context.getLocalProperty)
+    planned = (settings.planned_state, settings.planned_version)
+    if settings.batch_name is None or (in_stream and not known):
         if query is None or batch is None:
             raise InputError(
-                "transact: this task of a stream does not know its micro-batch. In foreachBatch, run actions "
-                "in the thread that Spark calls, not in threads of your own."
+                "transact: this task of a stream does not know its micro-batch, so that a repetition of it could not "
+                "be told from a new one. In foreachBatch, run actions in the thread in which Spark calls your "
+                "function, or in a pyspark.InheritableThread. Over Spark Connect, foreachBatch never knows: apply "
+                "transact to the stream itself, before writeStream."
             )
-        return BatchIdentity(query, int(batch), replace(settings.owner, query=query))
-    owner = replace(settings.owner, query=settings.batch_name)
+        return stream_applicant(query, int(batch), *planned)
     if query is None or batch is None:
-        return BatchIdentity(settings.batch_name, 0, owner)
-    # The sum does not depend on the rows' order, which may differ when the micro-batch is repeated.
-    total = content_hashes(events).sum()
-    content = f"{total} {events.num_rows} {' '.join(names)}"
-    mark = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
-    return BatchIdentity(f"{query}/{mark}", int(batch), owner)
+        return once_applicant(settings.batch_name, *planned)
+    if not in_stream:
+        raise InputError(
+            "transact: inside foreachBatch it must be applied to the DataFrame that Spark hands to your function, or "
+            "to one made from it; this one belongs to another session, and a repetition of the micro-batch could not "
+            "be told from a new one. To join it with another DataFrame, start from Spark's: df.join(other)."
+        )
+    return call_applicant(query, int(batch), settings.call, *planned)
 
 
 def in_source_order(rows: pa.Table) -> pa.Table:
@@ -169,25 +181,23 @@ def in_source_order(rows: pa.Table) -> pa.Table:
     return pa.concat_tables(rows.slice(starts[run], ends[run] - starts[run]) for run in order)
 
 
-def _process(engine: VersionedEngine, settings: TaskSettings, identity: BatchIdentity, events: pa.Table) -> pa.Table:
-    """Run the batch as soon as the state is ours; a batch DataFrame lets go of it afterwards."""
+def _process(engine: VersionedEngine, settings: TaskSettings, applicant: Applicant, events: pa.Table) -> pa.Table:
+    """Run the batch as soon as the state is ours."""
+    owner = None if applicant.form == "once" else replace(settings.owner, query=applicant.query)
+    if owner is not None:
+        ownership.stay_alive(open_storage(settings.path), owner.token)
     deadline = time.monotonic() + OWNER_WAIT_SECONDS
     while True:
         try:
             return engine.process(
-                identity.query,
-                identity.batch,
+                applicant,
                 events,
-                order_by=settings.order_by,
-                position=None,
+                order_by=settings.order_by if events.num_rows else None,
                 late=settings.late,
-                owner=identity.owner,
+                owner=owner,
                 requests=settings.requests,
             )
         except StateOwned:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
-        finally:
-            if settings.batch_name is not None:
-                ownership.release(open_storage(settings.path), identity.owner.query)

@@ -1,7 +1,7 @@
 """`transact`: a program of transactions as one DataFrame transformation.
 
-    events ── (its partition, if nothing orders it) ── repartition(1) ── mapInArrow(task) ── outcomes
-    parallel, any source                               one task          one micro-batch
+    events ── observe ── (its partition, if nothing orders it) ── repartition(1) ── mapInArrow(task) ── outcomes
+    parallel, any source                                          one task          one micro-batch
 
 Everything before the shuffle runs in as many tasks as the source has partitions, everything after the
 outcomes as well: `repartition(1)` moves rows, it does not pull the work before it into one task as
@@ -11,24 +11,32 @@ What is done at the call: the program is linked, the columns and the stored tabl
 it, the state is filled from `initial` if it is empty, and the program is packed once for the workers. All
 structural mistakes are raised here. No JVM object is touched, so a Spark Connect session works as well; the
 process that calls must reach the state's path, as the workers must.
+
+A stream's events are counted by `observe`, for two reasons that have little to do with the count. An observed plan is
+not optimised away when a micro-batch has no rows, so the task runs for every micro-batch, and the state knows each of
+them. And Spark refuses two observations of one name in one plan, so a plan that would use a state twice is refused when
+it is made: in which order its two places apply their events to the state, nothing could say.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from tidegate.api.dataflow import Dataflow
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.program import build_program
-from tidegate.durability.evolution import require_fit
-from tidegate.durability.ownership import Owner
+from tidegate.durability import ownership
+from tidegate.durability.evolution import require_fit, require_no_renaming
+from tidegate.durability.version_info import Owner, VersionInfo
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import InputError
@@ -37,10 +45,14 @@ from tidegate.operations.plan import Program
 from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
 from tidegate.spark.payload import digest, pack
 from tidegate.spark.release import watch
+from tidegate.spark.stream_session import is_stream_session
 from tidegate.spark.task import TaskSettings, make_task
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_CALLS = "_tidegate_calls"
+"""The attribute of a session that counts its calls of `transact`, by state."""
 
 
 def transact(
@@ -62,7 +74,8 @@ def transact(
         transactions: functions declared with `@tg.transaction`, and dataflow graphs (`tg.dataflow`): the column
             `transaction` of an event names a border stream or a plain transaction.
         state: where the tables are kept: a folder, or any URL that fsspec reaches. One running query at
-            a time may use it, and once in its plan.
+            a time may use it, and once in its plan. A state knows the queries that it has served and up to which batch:
+            one that it cannot go on with, because the state was deleted or exchanged, is refused (`StateDiverged`).
         order_by: the column that orders the events of a batch. Ties keep the order that they have in their
             partition of the source; without it the source's order is the order, partition by partition.
         late: what becomes of an event with a smaller `order_by` than one of an earlier batch: "run" it in
@@ -76,34 +89,94 @@ def transact(
 
     Returns:
         The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
-        the DataFrame is one batch, applied once however many actions run on it.
+        the DataFrame is one batch, applied once however many actions run on it. In a foreachBatch, each call of
+        `transact` is applied once for each micro-batch: call it in the thread in which Spark calls your function, in
+        the same order each time.
     """
     program = build_program(transactions)
     path = _check_arguments(state, late, keep_versions, order_by=order_by, requests=requests)
     check_events(events.schema, program.plan, order_by, requests)
-    newest = VersionStore(open_storage(path)).newest()
-    if newest is not None:
-        require_fit(path, newest.layouts, program.plan.tables)
-    first_rows = _first_rows(program, initial or {})
-    if newest is None and first_rows:
-        loaded = {name: _collected(name, rows) for name, rows in first_rows.items()}
-        VersionedEngine(program, path, keep_versions=keep_versions).initialise(loaded)
+    call = 0 if events.isStreaming else _count_call(events.sparkSession, path)
+    newest = _prepared(program, path, initial or {}, keep_versions)
     watch(events, path)
+    if events.isStreaming:
+        ownership.stay_alive(open_storage(path), ownership.process_token())
+    # With `order_by` the partitions need not be told apart: between them a source has no order of its own.
+    marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id()) if order_by is None else events
+    if events.isStreaming:
+        marked = _observed(marked, path)
     payload = pack(program)
     settings = TaskSettings(
         payload=payload,
         digest=digest(payload),
         path=path,
+        columns=tuple(events.columns),
         order_by=order_by,
         late=late,
         keep_versions=keep_versions,
-        owner=Owner.of_this_process("", events.sparkSession.conf.get("spark.app.name", "") or "Spark"),
-        batch_name=None if events.isStreaming else f"batch-{uuid.uuid4()}",
+        owner=Owner("", _app_name(events.sparkSession), ownership.process_token()),
+        batch_name=None if events.isStreaming else str(uuid.uuid4()),
+        call=call,
+        planned_state="" if newest is None else newest.state,
+        planned_version=0 if newest is None else newest.version,
         requests=requests,
     )
-    # With `order_by` the partitions need not be told apart: between them a source has no order of its own.
-    marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id()) if order_by is None else events
     return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
+
+
+def _prepared(program: Program, path: str, initial: Mapping[type, Any], keep_versions: int) -> VersionInfo | None:
+    """The newest version of the state, which fits the program; an empty one is filled from `initial` first."""
+    store = VersionStore(open_storage(path))
+    newest = store.newest()
+    if newest is not None:
+        require_fit(path, newest.layouts, program.plan.tables)
+        require_no_renaming(path, newest.layouts, program.plan.tables)
+    first_rows = _first_rows(program, initial)
+    if newest is not None or not first_rows:
+        return newest
+    loaded = {name: _collected(name, rows) for name, rows in first_rows.items()}
+    VersionedEngine(program, path, keep_versions=keep_versions).initialise(loaded)
+    store.refresh()
+    return store.newest()
+
+
+def _observed(events: DataFrame, path: str) -> DataFrame:
+    """The events, counted under a name that a plan can hold once."""
+    count = F.count(F.lit(1)).alias("events")
+    try:
+        # A select makes another DataFrame of it: Spark takes observations of one and the same for one observation.
+        observed = events.select("*").observe(f"transact(state={path!r}): a plan can use a state once", count)
+        _ = observed.schema
+    except AnalysisException as error:
+        if error.getCondition() != "DUPLICATED_METRICS_NAME":
+            raise
+        raise InputError(
+            f"transact: the events come from a plan that uses the state at {path} already, and a state is used once in "
+            "a plan. Let one transaction do both steps, connect two by a stream (tg.dataflow), or use another state."
+        ) from error
+    return observed
+
+
+def _count_call(session: SparkSession, path: str) -> int:
+    """The how many-th call of `transact` on a state by the user's function in a foreachBatch this is, from 0.
+
+    Spark makes a session object for each call of the function, so they are counted there. Elsewhere nobody asks.
+    """
+    calls: dict[str, tuple[int, int]] = session.__dict__.setdefault(_CALLS, {})
+    thread = threading.get_ident()
+    first, count = calls.get(path, (thread, 0))
+    if first != thread and is_stream_session(lambda name: session.conf.get(name, None)):
+        raise InputError(
+            f"transact: a foreachBatch called it from two threads on the state at {path}. Should the micro-batch be "
+            "repeated, nothing would say which of the calls is which: call transact in one thread, the one in which "
+            "Spark calls your function. Actions on what it returns may run in a pyspark.InheritableThread."
+        )
+    calls[path] = (first, count + 1)
+    return count
+
+
+def _app_name(session: SparkSession) -> str:
+    return session.conf.get("spark.app.name", "") or "Spark"
 
 
 def _check_arguments(state: str | os.PathLike[str], late: object, keep_versions: object, **columns: object) -> str:

@@ -11,14 +11,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pyarrow as pa
 
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.program import build_program
-from tidegate.durability.ownership import Owner
+from tidegate.durability.ownership import process_token
+from tidegate.durability.served import stream_applicant
+from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import Late, VersionedEngine
-from tidegate.foundation.storage import Bytes, Names, Storage, open_storage
+from tidegate.foundation.storage import Bytes, Storage, open_storage
 from tidegate.operations.plan import Program
 
 QUERY = "test-source"
@@ -76,13 +79,13 @@ def run_source(
 ) -> SourceRun:
     """Run a source's batches over a state directory, dying and coming back at every crash marker."""
     program = build_program(transactions)
-    owner = Owner.of_this_process(QUERY, "tidegate.testing")
+    owner = Owner(QUERY, "tidegate.testing", process_token())
     storage = open_storage(state)
     engine = VersionedEngine(program, storage)
     outcomes = []
 
     def ask(engine: VersionedEngine, number: int, batch: pa.Table) -> pa.Table:
-        return engine.process(QUERY, number, batch, order_by=order_by, position=None, late=late, owner=owner)
+        return engine.process(stream_applicant(QUERY, number), batch, order_by=order_by, late=late, owner=owner)
 
     for number, batch, crashes in source:
         for crash in crashes:
@@ -98,7 +101,7 @@ def _die(program: Program, storage: Storage, crash: Crash, run: object) -> None:
         run(VersionedEngine(program, storage))
         return
     try:
-        run(VersionedEngine(program, _BrokenStorage(storage)))
+        run(VersionedEngine(program, cast(Storage, _BrokenStorage(storage))))
     except _Died:
         return
 
@@ -112,27 +115,11 @@ class _BrokenStorage:
 
     def __init__(self, inner: Storage) -> None:
         self._inner = inner
-        self.path = inner.path
 
-    def list(self) -> Names:
-        return self._inner.list()
-
-    def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        return self._inner.read(name, offset, length)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
         if name.endswith((".change", ".snapshot")):
             raise _Died
         self._inner.write(name, parts, exclusive=exclusive)
-
-    def delete(self, name: str) -> None:
-        self._inner.delete(name)
-
-    def exists(self, name: str) -> bool:
-        return self._inner.exists(name)
-
-    def size(self, name: str) -> int:
-        return self._inner.size(name)
-
-    def sweep(self) -> Names:
-        return self._inner.sweep()

@@ -1,0 +1,235 @@
+"""Reading the versions of a state: which there are, what they record, and how one is rebuilt.
+
+    snapshot 3 ── change 4 ── change 5          version 5: the rows of snapshot 3, then changes 4 and 5
+
+What the files are, and how they form a chain, is told in `versions`, which adds the writing. Reading needs no owner and
+makes no file, so a state can be looked at while a query works on it.
+
+Invariant: rows are given out only from files that agree with their checksums and stand in one chain; where the chain is
+broken, reading stops with an error that names the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from tidegate.durability import evolution, files
+from tidegate.durability.files import Header, Order
+from tidegate.durability.listing import Listing, file_name
+from tidegate.durability.version_info import Kind, VersionInfo, from_header, require_successor
+from tidegate.foundation.errors import RecoveryImpossible
+from tidegate.foundation.storage import Storage
+from tidegate.operations.layout import TableLayout
+
+Changes = dict[str, pa.Table]
+
+HEADERS_MAX = 256
+"""Headers that are remembered."""
+
+
+class VersionReader:
+    """The versions in one storage: finding and rebuilding them."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._listing: Listing | None = None
+        self._headers: dict[str, Header] = {}
+
+    # What there is
+
+    def refresh(self) -> list[int]:
+        """Looks at the storage again, by one listing; the versions that can be rebuilt, oldest first."""
+        names = self.storage.list()
+        self._listing = Listing(names)
+        self._headers = {name: self._headers[name] for name in names if name in self._headers}
+        return self._listing.rebuildable
+
+    def newest(self) -> VersionInfo | None:
+        """The newest version, None when the state is empty; raises when it cannot be rebuilt."""
+        highest = self._listed().highest
+        if highest == 0:
+            return None
+        if not self._listed().can_rebuild(highest):
+            raise self._impossible(highest)
+        return self.info(highest)
+
+    def info(self, version: int) -> VersionInfo:
+        """What is recorded of a version; its change file says more than its snapshot."""
+        if self._listed().has_change(version):
+            return self._read_info(version, "change")
+        if self._listed().has_snapshot(version):
+            return self._read_info(version, "snapshot")
+        raise self._impossible(version)
+
+    def infos(self) -> list[VersionInfo]:
+        """Every version that can be rebuilt, oldest first."""
+        return [self.info(version) for version in self._listed().rebuildable]
+
+    def find(self, query: str, batch: int) -> VersionInfo | None:
+        """The version that this batch of this query made. A query's batches only grow: it stops early."""
+        for version in reversed(self._listed().rebuildable):
+            info = self.info(version)
+            if info.query == query and info.batch <= batch:
+                return info if info.batch == batch else None
+        return None
+
+    def can_rebuild(self, version: int) -> bool:
+        """Whether a version can be rebuilt, as far as is known; the empty state always can."""
+        return self._listed().can_rebuild(version)
+
+    # Rebuilding
+
+    def read_changes(
+        self, version: int, layouts: Sequence[TableLayout] | None = None
+    ) -> tuple[VersionInfo, Changes, Order | None]:
+        """What a version changed, one change table per table of it, and the logged order of its events.
+
+        `layouts` are the program's: rows stored with older ones are upgraded to them.
+        """
+        if not self._listed().has_change(version) and self._listed().has_snapshot(version):
+            raise RecoveryImpossible(
+                f"{self._file(version, 'change')}: version {version} was loaded as a whole, there is no "
+                f"change to read. Load version {version} instead."
+            )
+        try:
+            header, contents = files.read_file(self.storage, file_name(version, "change"))
+        except FileNotFoundError:
+            raise self._impossible(version) from None
+        info = self._accept(version, "change", header)
+        targets = self._targets(info, layouts)
+        parts: dict[str, list[pa.Table]] = {name: [] for name in info.rows}
+        order: Order | None = None
+        for section, content in zip(header.sections, contents, strict=True):
+            if section.kind == "order":
+                order = content
+            elif section.kind == "table":
+                parts[section.table].append(evolution.upgrade(content, targets[section.table]))
+        changes = {
+            name: pa.concat_tables(tables) if tables else evolution.empty_changes(targets[name])
+            for name, tables in parts.items()
+        }
+        return info, changes, order
+
+    def load(
+        self, version: int | None = None, layouts: Sequence[TableLayout] | None = None
+    ) -> tuple[VersionInfo, Iterator[Changes]]:
+        """A version (None: the newest) as change tables to apply one after the other to an empty state.
+
+        The rows of the snapshot come first, in pieces, then the changes after it. Whether the files
+        are there and fit `layouts` is checked before anything is given out; damage is found, and
+        raised, on the way: what was applied until then is to be thrown away.
+        """
+        self.refresh()
+        wanted = self._listed().highest if version is None else version
+        if wanted < 1 or not self._listed().can_rebuild(wanted):
+            raise self._impossible(wanted)
+        info = self.info(wanted)
+        targets = list(self._targets(info, layouts).values())
+        start = self._listed().snapshot_below(wanted)
+        return info, self._replay(start, wanted, targets)
+
+    def _replay(self, start: int, version: int, layouts: Sequence[TableLayout]) -> Iterator[Changes]:
+        below: VersionInfo | None = None
+        if start:
+            name = file_name(start, "snapshot")
+            try:
+                header = self._read_header(start, "snapshot")
+                below = self._accept(start, "snapshot", header)
+                targets = self._targets(below, layouts)
+                for section, rows in files.read_sections(self.storage, name, header):
+                    if section.kind == "table":
+                        yield {section.table: evolution.upgrade(rows, targets[section.table])}
+            except FileNotFoundError:
+                raise self._impossible(version) from None
+        for number in range(start + 1, version + 1):
+            info, changes, _ = self.read_changes(number, layouts)
+            if below is not None:
+                require_successor(self._file(number, "change"), info, below)
+            below = info
+            yield changes
+
+    def read_record(self, version: int, name: str) -> pa.Table | None:
+        """A record of a version, None when it has none of that name or an empty one; the rest is not read."""
+        if not self._listed().has_change(version):
+            if self._listed().has_snapshot(version):
+                return None
+            raise self._impossible(version)
+        file = file_name(version, "change")
+        try:
+            header = self._read_header(version, "change")
+            parts = [
+                files.read_section(self.storage, file, header, section)
+                for section in header.sections
+                if section.kind == "record" and section.table == name
+            ]
+        except FileNotFoundError:
+            raise self._impossible(version) from None
+        return parts[0] if parts else None
+
+    # Inside
+
+    def _listed(self) -> Listing:
+        if self._listing is None:
+            self.refresh()
+        assert self._listing is not None
+        return self._listing
+
+    def _read_header(self, version: int, kind: Kind) -> Header:
+        name = file_name(version, kind)
+        if name not in self._headers:
+            self._remember(name, files.read_header(self.storage, name))
+        return self._headers[name]
+
+    def _remember(self, name: str, header: Header) -> None:
+        while len(self._headers) >= HEADERS_MAX:
+            del self._headers[next(iter(self._headers))]
+        self._headers[name] = header
+
+    def _read_info(self, version: int, kind: Kind) -> VersionInfo:
+        try:
+            return self._accept(version, kind, self._read_header(version, kind))
+        except FileNotFoundError:
+            raise self._impossible(version) from None
+
+    def _accept(self, version: int, kind: Kind, header: Header) -> VersionInfo:
+        return from_header(self._file(version, kind), version, kind, header)
+
+    def _targets(self, info: VersionInfo, layouts: Sequence[TableLayout] | None) -> dict[str, TableLayout]:
+        """The layout that each stored table is to have: the program's, or its own when that has none."""
+        declared = () if layouts is None else layouts
+        evolution.require_fit(f"{self._file(info.version, info.kind)}", info.layouts, declared)
+        return {layout.name: layout for layout in (*info.layouts, *declared)}
+
+    def _file(self, version: int, kind: Kind) -> str:
+        return files.described(self.storage, file_name(version, kind))
+
+    def _impossible(self, version: int) -> RecoveryImpossible:
+        """Says what is missing for a version and which ones can be loaded, by a fresh listing."""
+        self.refresh()
+        listing = self._listed()
+        highest = listing.highest
+        if highest == 0:
+            return RecoveryImpossible(
+                f"{self.storage.path}: there is no state here: required version {version or 'any'}, found no "
+                "version at all. Check the path; the first batch, or initial={...}, makes the first version."
+            )
+        if version < 1:
+            reason = f"version {version} is the empty state, of which nothing is stored"
+        elif version > highest:
+            reason = f"there is no version {version}, the newest is {highest}"
+        elif listing.can_rebuild(version):
+            reason = f"version {version} changed while it was read (old versions were collected)"
+        else:
+            start = listing.snapshot_below(version)
+            needed = (number for number in range(start + 1, version + 1) if not listing.has_change(number))
+            missing = file_name(next(needed, version), "change")
+            reason = (
+                f"version {version} cannot be rebuilt: {missing} is missing, and no snapshot lies "
+                f"between it and version {version} (it was deleted, or collected as too old)"
+            )
+        return RecoveryImpossible(
+            f"{self.storage.path}: {reason}. Versions that can be loaded: {listing.runs or 'none'}. "
+            "Ask for one of these, or restore the missing file from a backup."
+        )

@@ -1,0 +1,130 @@
+"""A file that grows at its end, for a log: each record is written, and then synced before it counts.
+
+    0            end            allocated
+    | record | record | zeros ...   |       reserve(size) moves `allocated`, write(data) moves `end`
+
+Space is allocated ahead, in steps of `STEP_SIZE`. So a full disk is met by `reserve`, before a byte
+of the record is written, and a sync need not store a new file size each time. The price: the file is
+longer than what was written, and ends in zeros. Whoever reads it must see by its content where the
+records end.
+
+Invariant: after `sync` returned, all bytes below `end` are on the disk. After a write or a sync that
+failed nobody knows what is on the disk beyond the last successful sync: a system may drop what it
+could not write and report success the next time. So the appender refuses every further call, and who
+goes on opens the file again at the end of what was synced. Opening it there cuts off the rest, so
+that a piece of an old record can never follow a new one, and syncs what stays: a process that was
+killed may have written it and never synced it.
+
+Not here: what a record is and how its end is recognised. Nor can a sync that failed be mended: what
+is read back after it may be in memory only, until the machine has started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from tidegate.foundation import refusals
+from tidegate.foundation.disk import Disk
+from tidegate.foundation.errors import StorageFailed, StorageUncertain
+
+STEP_SIZE = 4 << 20
+
+
+class Appender:
+    """The end of one open file; made by `Storage.append_to`, used by one thread at a time."""
+
+    def __init__(self, disk: Disk, file: str, descriptor: int, end: int) -> None:
+        self._disk, self._file, self._descriptor = disk, file, descriptor
+        self._end = self._allocated = end
+        self._dead = ""
+
+    @classmethod
+    def create(cls, disk: Disk, file: str) -> Appender:
+        """Starts a new file; the caller syncs its folder. Raises what the disk does."""
+        return cls(disk, file, disk.open_new(file), 0)
+
+    @classmethod
+    def go_on(cls, disk: Disk, file: str, at: int) -> Appender:
+        """Opens a file to go on at an offset, cuts off what lies behind it and syncs what stays."""
+        try:
+            descriptor = disk.open_existing(file, writable=True)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise refusals.failed(file, "open", error) from error
+        try:
+            size = disk.status(descriptor).size
+            if size < at:
+                raise StorageFailed(
+                    f"{file}: required at least {at} bytes to go on behind them, got {size}: its end is lost. "
+                    "Restore the file, or go back to a version that does not need it."
+                )
+            if size > at:
+                disk.truncate(descriptor, at)
+            disk.sync(descriptor)
+        except OSError as error:
+            disk.close(descriptor)
+            raise refusals.in_doubt(file, f"going on at {at} failed", error) from error
+        except StorageFailed:
+            disk.close(descriptor)
+            raise
+        return cls(disk, file, descriptor, at)
+
+    @property
+    def end(self) -> int:
+        """Where the next write goes."""
+        return self._end
+
+    def reserve(self, size: int) -> None:
+        """Makes sure that so many more bytes fit; StorageFailed, and nothing has changed, when they do not."""
+        self._require_alive()
+        needed = self._end + size
+        if needed <= self._allocated:
+            return
+        ahead = -(-needed // STEP_SIZE) * STEP_SIZE
+        try:
+            try:
+                self._disk.allocate(self._descriptor, self._allocated, ahead - self._allocated)
+            except OSError:
+                ahead = needed  # a whole step may not fit where the record still does
+                self._disk.allocate(self._descriptor, self._allocated, ahead - self._allocated)
+        except OSError as error:
+            raise refusals.failed(self._file, "write", error) from error
+        self._allocated = ahead
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Writes all of the data at `end`; StorageUncertain, and the appender is dead, when that fails."""
+        self._require_alive()
+        rest, offset = memoryview(data).cast("B"), self._end
+        try:
+            while len(rest):
+                count = self._disk.write(self._descriptor, rest, offset)
+                rest, offset = rest[count:], offset + count
+        except OSError as error:
+            raise self._die("appending to it failed", error) from error
+        self._end, self._allocated = offset, max(offset, self._allocated)
+
+    def sync(self) -> None:
+        """Returns when all that was written is on the disk; StorageUncertain, and the appender is dead, else."""
+        self._require_alive()
+        try:
+            self._disk.sync_data(self._descriptor)
+        except OSError as error:
+            raise self._die("syncing it failed", error) from error
+
+    def close(self) -> None:
+        """Ends its use; what was allocated stays, nothing is synced."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            self._dead = self._dead or f"{self._file}: required an open file to append to, got one that was closed."
+            with contextlib.suppress(OSError):
+                self._disk.close(descriptor)
+
+    def _die(self, step: str, error: OSError) -> StorageUncertain:
+        uncertain = refusals.in_doubt(self._file, step, error)
+        self._dead = str(uncertain)
+        return uncertain
+
+    def _require_alive(self) -> None:
+        if self._dead:
+            raise StorageUncertain(self._dead)
