@@ -3,9 +3,9 @@
 Compiled code is kept in files, and whoever can write those files decides what this process runs. The place
 may be one that everybody shares, such as the system's temporary folder, so it is looked at before it is used:
 
-    /tmp                         root, mode 1777        sticky: only the owner of what lies in it can move that away
-    /tmp/tidegate-cache-1000     uid 1000, mode 0700    ours, and nobody else can write to it
-    .../run-7.py311.nbi          uid 1000, mode 0600    the same for each file, looked at after it was opened
+    the temporary folder         root, mode 1777        sticky: only who owns something in it can move that away
+      tidegate-cache-1000        uid 1000, mode 0700    ours, and nobody else can write to it
+        run-7.py311.nbi          uid 1000, mode 0600    the same for each file, looked at after it was opened
 
 Invariant: a folder is private if it and everything on the way to it belong to this user or to root, and
 cannot be written by others, neither by a group nor by all. Folders on the way may be writable if they are
