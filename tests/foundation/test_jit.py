@@ -247,3 +247,16 @@ def test_code_beside_a_source_that_others_can_write_to_is_kept_elsewhere(
     with caplog.at_level(logging.WARNING):
         assert jit._code_folder(sources / "module.py", "sources_1") == cache / "sources_1"
     assert not caplog.records
+
+
+@pytest.mark.parametrize("room", [0, 4096], ids=["nothing fits", "the text fits"])
+def test_programs_run_when_the_disk_of_the_cache_is_full(small_disk: Path, room: int) -> None:
+    cache = small_disk / "cache"
+    cache.mkdir(mode=0o700)
+    with pytest.raises(OSError, match="space"), (small_disk / "filling").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    os.truncate(small_disk / "filling", (small_disk / "filling").stat().st_size - room)
+    done = run(SCRIPT, TIDEGATE_CACHE_DIR=str(cache))
+    assert done.stdout.strip() == "0" and not list(cache.glob("**/*.nb?")) and not list(cache.glob("**/*.tmp"))
+    assert len(list(cache.glob("*.py"))) == bool(room)
