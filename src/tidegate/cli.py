@@ -17,6 +17,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from tidegate.commands import bench, demo, explain, state, warm
+from tidegate.commands.literal import literal
 from tidegate.foundation.errors import TidegateError
 
 
@@ -27,7 +28,9 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TidegateError as error:
-            Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+            Console(stderr=True).print(
+                Text.assemble(("error: ", "bold red"), literal(error, keep="\n\t")), soft_wrap=True
+            )
             sys.exit(1)
 
 

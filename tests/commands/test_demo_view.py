@@ -83,3 +83,8 @@ def test_a_verdict_that_does_not_hold_says_so_and_why(changes: dict[str, object]
     shown = text_of(verdict_panel(failed, DemoProgress(1000)))
     assert shown.count("✗") == crosses and "NOT" in shown
     assert all(problem in shown for problem in failed.problems)
+
+
+def test_a_reason_is_shown_to_the_letter() -> None:
+    shown = text_of(live_table(DemoProgress(10, aborted=Counter({"[/] \x1b[31m:smile:": 1})), "done"))
+    assert r"[/] \x1b[31m:smile:" in shown and "\x1b" not in shown

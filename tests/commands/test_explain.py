@@ -136,3 +136,17 @@ def test_a_wrong_target_is_a_message(target: str, message: str) -> None:
 def test_help_shows_examples() -> None:
     shown = tidegate("explain", "--help").stdout
     assert "tidegate explain jobs/ledger.py:transfer" in shown
+
+
+def test_a_graphs_name_and_the_source_are_shown_to_the_letter(tmp_path: Path) -> None:
+    file = tmp_path / "explained_letters.py"
+    file.write_text(
+        'import tidegate as tg\n\n\n@tg.table(key="id")\nclass Seat:\n    id: int\n    taken: int = 0\n\n\n'
+        'asked = tg.stream("asked", seat=int)\n\n\n@tg.transaction(on=asked)\ndef take(seat: Seat):\n'
+        '    tg.require(seat.taken == 0, "[/]\x1b[31m\u202e")\n    seat.taken = 1\n\n\n'
+        'graph = tg.dataflow([take], name="[/]\\x1b[31mgraph")\n'
+    )
+    result = tidegate("explain", str(file))
+    assert result.exit_code == 0, result.output
+    assert r"dataflow [/]\x1b[31mgraph" in result.stdout and r"[/]\x1b[31m\u202e" in result.stdout
+    assert "\x1b" not in result.stdout and "\u202e" not in result.stdout

@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tidegate.commands.literal import literal
+
 if TYPE_CHECKING:
     from tidegate.benchmarks.bars import Bar
     from tidegate.benchmarks.free import Found
@@ -151,7 +153,7 @@ def draw(console: Console, file: Path | None, name: str, plot: Callable[[Path], 
         picture = Path(folder) / "picture.png" if file is None else file.with_name(f"{name}.png")
         plot(picture)
     if file is not None:
-        console.print(f"picture: {picture}", style="dim", highlight=False)
+        console.print(literal(f"picture: {picture}", "dim"))
 
 
 def finish(passed: Sequence[bool]) -> None:

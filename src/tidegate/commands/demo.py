@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.live import Live
 
 from tidegate.commands.demo_view import DemoProgress, live_table, verdict_panel
+from tidegate.commands.literal import literal
 from tidegate.foundation.errors import InputError, TidegateError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def demo(
         verdict = run.run()
         console.print(verdict_panel(verdict, run.progress))
         if keep is not None:
-            console.print(f"kept in {folder}; look at it with: tidegate state ls {folder / 'state'}")
+            console.print(literal(f"kept in {folder}; look at it with: tidegate state ls {folder / 'state'}"))
     if not verdict.holds:
         raise typer.Exit(1)
 

@@ -18,6 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tidegate.commands.literal import literal
+
 if TYPE_CHECKING:
     from tidegate.workloads.ledger import Verdict
 
@@ -79,7 +81,7 @@ def live_table(progress: DemoProgress, status: str) -> RenderableType:
     table.add_row("batches", f"{len(progress.rows):,}", Text(status, style="dim"))
     table.add_row("committed", Text(f"{progress.committed:,}", style="green"), "")
     for reason, count in progress.aborted.most_common(5):
-        table.add_row("aborted", Text(f"{count:,}", style="yellow"), reason)
+        table.add_row("aborted", Text(f"{count:,}", style="yellow"), literal(reason))
     return Panel(table, title="a streaming ledger on Spark", title_align="left", expand=False, padding=(0, 1))
 
 
@@ -97,7 +99,7 @@ def verdict_panel(verdict: Verdict, progress: DemoProgress) -> RenderableType:
     lines: list[RenderableType] = [
         Text.assemble(("✓ ", "green bold") if holds else ("✗ ", "red bold"), what) for what, holds in checks
     ]
-    lines += [Text(f"  {problem}", style="red") for problem in verdict.problems]
+    lines += [literal(f"  {problem}", "red") for problem in verdict.problems]
     if progress.first_batch_after is not None:
         first = f"first batch {progress.first_batch_after:.1f} s after the start"
         lines.append(Text(f"  {first}, {progress.rate:,.0f} events/s over {len(progress.rows)} batches", "dim"))

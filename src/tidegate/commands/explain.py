@@ -34,6 +34,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from tidegate.commands.literal import literal, visible
 from tidegate.foundation.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -276,11 +277,11 @@ def graph_as_data(graph: Dataflow) -> dict[str, Any]:
 
 def _shown(explanation: Explanation) -> RenderableType:
     count = len(explanation.operations)
-    heading = Text.assemble((explanation.transaction, "bold"), "  ", (explanation.place, "dim"), overflow="fold")
+    heading = Text.assemble((explanation.transaction, "bold"), "  ", literal(explanation.place, "dim"), overflow="fold")
     told = f"{count} operations, which several cores can share" if count > 1 else "one operation"
     parts: list[RenderableType] = [heading, Text(told)]
     if explanation.unsplit:
-        parts.append(Text(f"not split: {explanation.unsplit}"))
+        parts.append(literal(f"not split: {explanation.unsplit}", keep="\n"))
     parts += [_operation(number, operation) for number, operation in enumerate(explanation.operations, start=1)]
     parts.append(_dependencies(explanation))
     return Group(*parts, "")
@@ -290,7 +291,7 @@ def _drawn(graph: Dataflow) -> RenderableType:
     """A dataflow graph: one panel for each group, in the order in which they run, with the streams between."""
     batch = graph.atomic_batch
     taken = f"{batch} tuple{'s' if batch != 1 else ''}" if isinstance(batch, int) else f"tuples with equal {batch}"
-    heading = Text.assemble(("dataflow ", "dim"), (graph.name, "bold"), f"  an atomic batch is {taken}")
+    heading = Text.assemble(("dataflow ", "dim"), literal(graph.name, "bold"), f"  an atomic batch is {taken}")
     parts: list[RenderableType] = [heading]
     borders = {stream.name for stream in graph.borders}
     for number, group in enumerate(graph.members, start=1):
@@ -298,18 +299,17 @@ def _drawn(graph: Dataflow) -> RenderableType:
         for member in group:
             source = getattr(member.on, "name", f"{member.on!r}")
             emitted = ", ".join(stream.name for stream in member.emits)
+            onward = literal(f"──> {emitted}" if emitted else "")
             kind = "trigger" if member.trigger else "border" if source in borders else "interior"
             windows = ", ".join(f"{name}: {window!r}" for name, window in member.windows.items())
-            table.add_row(
-                Text(source, "cyan"), "──>", Text(member.__name__, "bold"), f"──> {emitted}" if emitted else "", kind
-            )
+            table.add_row(literal(source, "cyan"), "──>", Text(member.__name__, "bold"), onward, kind)
             if windows:
-                table.add_row("", "", Text(windows, "dim"), "", "")
+                table.add_row("", "", literal(windows, "dim"), "", "")
         nested = "commit together" if len(group) > 1 else "a transaction of its own"
         parts.append(Panel(table, title=f"{number}. {nested}", title_align="left", box=box.ROUNDED, expand=False))
     outputs = sorted({stream.name for member in graph.transactions for stream in member.emits} - _consumed(graph))
     if outputs:
-        parts.append(Text(f"outputs, taken with engine.take(): {', '.join(outputs)}"))
+        parts.append(literal(f"outputs, taken with engine.take(): {', '.join(outputs)}"))
     parts.append(_stages(graph))
     return Group(*parts, "")
 
@@ -340,16 +340,18 @@ def _consumed(graph: Dataflow) -> set[str]:
 def _operation(number: int, operation: OperationView) -> Panel:
     writes = ", ".join(operation.writes) or "nothing"
     reads = ", ".join(operation.reads) or "nothing"
-    code = Syntax(operation.text, "python", background_color="default", word_wrap=True)
+    code = Syntax(visible(operation.text, keep="\n\t"), "python", background_color="default", word_wrap=True)
     inner: list[RenderableType] = [code]
     if operation.touches:
         table = Table(box=box.SIMPLE, pad_edge=False)
         for column in ("row", "field", "what", "under the conditions"):
             table.add_column(column, overflow="fold")
         for touch in operation.touches:
-            table.add_row(touch.row, touch.field, touch.action, Text("\n".join(touch.conditions)))
+            conditions = literal("\n".join(touch.conditions), keep="\n")
+            table.add_row(literal(touch.row), literal(touch.field), touch.action, conditions)
         inner += ["", table]
-    return Panel(Group(*inner), title=f"operation {number}: writes {writes}; reads {reads}", title_align="left")
+    title = literal(f"operation {number}: writes {writes}; reads {reads}")
+    return Panel(Group(*inner), title=title, title_align="left")
 
 
 def _dependencies(explanation: Explanation) -> Table:
@@ -357,5 +359,5 @@ def _dependencies(explanation: Explanation) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for kind in ("temporal", "parametric", "logical"):
-        table.add_row(kind, "\n".join(getattr(explanation, kind)) or "none")
+        table.add_row(kind, literal("\n".join(getattr(explanation, kind)) or "none", keep="\n"))
     return table

@@ -21,6 +21,9 @@ import typer
 from rich import box, filesize
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from tidegate.commands.literal import literal, visible
 
 if TYPE_CHECKING:
     from tidegate.commands.row_differences import Difference
@@ -64,16 +67,16 @@ def list_versions(path: Path, as_json: Json = False) -> None:
         table.add_row(
             f"{info.version}",
             info.kind,
-            info.query[:8],
+            literal(info.query[:8]),
             f"{info.batch}" if info.events else "",
             f"{moment:%H:%M:%S}" if one_day else f"{moment:%Y-%m-%d %H:%M:%S}",
             f"{info.events:,}",
             f"{info.events - info.committed:,}",
-            "\n".join(f"{count:,}" if one_table else f"{name} {count:,}" for name, count in info.rows.items()),
+            Text("\n".join(f"{n:,}" if one_table else f"{visible(name)} {n:,}" for name, n in info.rows.items())),
             filesize.decimal(info.size, precision=0),
         )
     console.print(table)
-    console.print(_owner_line(owner), highlight=False)
+    console.print(literal(_owner_line(owner)))
 
 
 @app.command("show")
@@ -109,9 +112,9 @@ def show_rows(
         return
     view = _table(f"{layout.name}: {rows.num_rows:,} rows")
     for column in layout.columns:
-        view.add_column(f"{column.name}{' (key)' if column.name in layout.key else ''}", justify="right")
+        view.add_column(literal(f"{column.name}{' (key)' if column.name in layout.key else ''}"), justify="right")
     for row in shown.to_pylist():
-        view.add_row(*(f"{value}" for value in row.values()))
+        view.add_row(*map(literal, row.values()))
     console = Console()
     console.print(view)
     _print_rest(console, rows.num_rows - shown.num_rows)
@@ -154,8 +157,7 @@ def show_difference(
     styles = {"added": "green", "removed": "red", "changed": ""}
     for each in shown:
         key = ", ".join(f"{value}" for value in each.key.values())
-        cells = _cells(each)
-        view.add_row(each.table, key, each.what, *cells, style=styles[each.what])
+        view.add_row(*map(literal, (each.table, key, each.what, *_cells(each))), style=styles[each.what])
     console.print(view)
     _print_rest(console, len(found) - len(shown))
 
@@ -178,11 +180,11 @@ def verify_files(path: Path, as_json: Json = False) -> None:
         for heading in ("file", "rows", "bytes", "checksums"):
             view.add_column(heading, justify="right" if heading in ("rows", "bytes") else "left")
         for file in report.files:
-            verdict = f"[red]{file.problem}[/red]" if file.problem else "[green]✓[/green]"
-            view.add_row(file.name, f"{file.rows:,}", f"{file.size:,}", verdict)
+            verdict = literal(file.problem, "red") if file.problem else Text("✓", "green")
+            view.add_row(literal(file.name), f"{file.rows:,}", f"{file.size:,}", verdict)
         console.print(view)
         for problem in report.history_problems:
-            console.print(f"[red]✗[/red] {problem}", soft_wrap=True)
+            console.print(Text.assemble(("✗ ", "red"), literal(problem)), soft_wrap=True)
         if report.sound:
             size = sum(file.size for file in report.files)
             console.print(
@@ -222,15 +224,14 @@ def release_owner(
         _print_json({"path": storage.path, "released": released, "owner": _owner_record(owner)})
     else:
         told = f"released; it was {_owner_line(owner)}" if released else "nothing to release: no query owns it"
-        Console().print(f"{storage.path}: {told}", highlight=False, soft_wrap=True)
+        Console().print(literal(f"{storage.path}: {told}"), soft_wrap=True)
 
 
 def _table(title: str) -> Table:
     """An empty table that fits many columns into a narrow terminal."""
     return Table(
-        title=title,
+        title=literal(title, "bold"),
         title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),

@@ -12,6 +12,16 @@ writers can pick the same file name for different code, and its index is replace
 that it points to. `_SharedCacheFile` therefore takes a file lock, gives every entry a name of its
 own, and writes code first and index last; a crash at any moment leaves a usable cache.
 
+Machine code from a file runs as this user, so it is taken from private folders only, those that nobody
+else can write to (see `private_folder`). The first one of these that can be written is used:
+
+    of a kernel               $NUMBA_CACHE_DIR, `__pycache__` beside its source, the cache directory
+    of a generated program    $NUMBA_CACHE_DIR, `__pycache__` in the cache directory
+    the cache directory       $TIDEGATE_CACHE_DIR or ~/.cache/tidegate, a folder of this user in the system's
+                              temporary folder, a new one that this process alone uses
+
+What others can write to is left alone, with a warning. Where nothing is left, code is compiled in memory.
+
 A generated program can also run as the plain Python that it is (`uncompiled`): slower, but it
 needs no compilation, which lets the tests compare thousands of programs in minutes.
 
@@ -21,13 +31,17 @@ must come out as Python computes them.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import fcntl
 import functools
 import hashlib
-import importlib.util
+import io
+import logging
 import os
+import pickle
+import shutil
 import sys
 import tempfile
 import uuid
@@ -41,10 +55,12 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, InTreeCacheLocator
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic, lower_builtin, overload, type_callable
 from numba.np.arrayobj import populate_array
+
+from tidegate.foundation import private_folder
 
 __all__ = [
     "Entry",
@@ -65,6 +81,7 @@ __all__ = [
     "uncompiled",
 ]
 
+_log = logging.getLogger(__name__)
 _uncompiled: ContextVar[bool] = ContextVar("tidegate_uncompiled", default=False)
 _loaded: dict[tuple[str, bool], ModuleType] = {}
 # Without reference counts (_nrt): a kernel allocates nothing, and counting the arrays of each call took
@@ -73,23 +90,49 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": False, "_nrt": Fa
 
 
 class _SharedCacheFile(IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's cache files, safe for many processes and for a crash at any moment."""
+    """Numba's cache files, safe for many processes, for a crash at any moment, and from other users."""
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        os.makedirs(self._cache_path, exist_ok=True)
         with open(os.path.join(self._cache_path, "tidegate.lock"), "a") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
     def _load_index(self) -> Any:
+        data = private_folder.read(Path(self._cache_path), self._index_name)
+        if data is None:
+            return {}
+        stream = io.BytesIO(data)
         try:
-            return super()._load_index()
+            if pickle.load(stream) != self._version:
+                return {}
+            stamp, overloads = pickle.load(stream)
         except Exception:  # written by another version of this package: its types are not found here
             return {}
+        return overloads if stamp == self._source_stamp else {}
+
+    def _load_data(self, name: str) -> Any:
+        data = private_folder.read(Path(self._cache_path), name)
+        if data is None:
+            raise FileNotFoundError(name)  # which the caller takes as "not kept"
+        return pickle.loads(data)
+
+    @contextlib.contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[Any]:
+        handle, temporary = tempfile.mkstemp(dir=self._cache_path, suffix=".tmp")  # mode 0600, whatever the umask
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+            os.replace(temporary, filepath)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
 
     def save(self, key: Any, data: Any) -> None:
-        with self._lock():
+        if _refused(Path(self._cache_path)):
+            return
+        with contextlib.suppress(OSError), self._lock():  # a full disk: the code runs all the same
             overloads = self._load_index()
             name = self._index_name.removesuffix(".nbi") + f".{uuid.uuid4().hex[:12]}.nbc"
             self._save_data(name, data)
@@ -97,7 +140,29 @@ class _SharedCacheFile(IndexDataCacheFile):  # type: ignore[misc]
             self._save_index(overloads)
 
 
+class _PrivateLocator(InTreeCacheLocator):  # type: ignore[misc]
+    """Keeps a function's code in the first of Numba's own places and ours that is private."""
+
+    def __init__(self, function: Callable[..., Any], file: str, folder: Path) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(folder)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> Any:
+        folder = _code_folder(Path(file), cls.get_suitable_cache_subpath(file)) if os.path.exists(file) else None
+        return None if folder is None else cls(function, file, folder)
+
+    def ensure_cache_path(self) -> None:
+        """Nothing to do: the folder was made when it was chosen."""
+
+
+class _PrivateCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_PrivateLocator,)
+
+
 class _SharedCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _PrivateCacheImpl
+
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = _SharedCacheFile(
@@ -210,20 +275,75 @@ def is_uncompiled() -> bool:
     return _uncompiled.get()
 
 
-def cache_directory() -> Path:
-    """Where generated programs are kept: $TIDEGATE_CACHE_DIR, else the user's cache, else a temp folder."""
+def cache_directory() -> Path | None:
+    """Where generated programs are kept: a private folder of this user; None where there is no place for one."""
     chosen = os.environ.get("TIDEGATE_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    candidates = [Path(chosen)] if chosen else [Path(home) / "tidegate"]
-    candidates.append(Path(tempfile.gettempdir()) / f"tidegate-cache-{os.getuid()}")
-    for candidate in candidates:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"))
+    candidates = [Path(chosen)] if chosen else [home / "tidegate"] if home.is_absolute() else []
+    with contextlib.suppress(OSError):  # there may be no temporary folder at all
+        candidates.append(Path(tempfile.gettempdir()) / f"tidegate-cache-{os.geteuid()}")
+    return next(filter(_usable, candidates), None) or _folder_of_this_process()
+
+
+def _code_folder(file: Path, below: str) -> Path | None:
+    """Where the code of a source file's functions is kept, in the order in which Numba looks for a place."""
+    chosen = numba.config.CACHE_DIR
+    if chosen and _usable(Path(chosen) / below):
+        return Path(chosen) / below
+    # Numba passes over it without a word, too, when it cannot be written. Python makes it with this mode.
+    if _usable(file.parent / "__pycache__", mode=0o755, told=False):
+        return file.parent / "__pycache__"
+    ours = cache_directory()
+    return ours / below if ours is not None and _usable(ours / below) else None
+
+
+_of_this_process: list[Path] = []
+_warned: set[Path] = set()
+
+
+def _folder_of_this_process() -> Path | None:
+    """A new folder that goes when this process ends; processes that it forks use it, too."""
+    if not _of_this_process or not _of_this_process[0].is_dir():
         try:
-            candidate.mkdir(parents=True, exist_ok=True, mode=0o700)
+            made = Path(tempfile.mkdtemp(prefix="tidegate-cache-"))  # mode 0700
         except OSError:
-            continue
-        if os.access(candidate, os.W_OK):
-            return candidate
-    return Path(tempfile.mkdtemp(prefix="tidegate-cache-"))
+            return None
+        _of_this_process[:] = [made]
+        atexit.register(_remove, made, os.getpid())
+    return None if _refused(_of_this_process[0]) else _of_this_process[0]
+
+
+def _remove(folder: Path, maker: int) -> None:
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _usable(folder: Path, mode: int = 0o700, told: bool = True) -> bool:
+    """Whether code can be kept in a folder, which is made if it is not there."""
+    with contextlib.suppress(OSError):
+        private_folder.make(folder, mode)
+    return not _refused(folder, told)
+
+
+def _refused(folder: Path, told: bool = True) -> bool:
+    """Whether somebody else could have put code into a folder (a warning says so once), or we cannot."""
+    try:
+        found = private_folder.weakness(folder)
+    except OSError:
+        return True
+    if found is None:
+        return not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+    if told and found.place not in _warned:
+        _warned.add(found.place)
+        _log.warning(
+            "compiled code in %s is not used, and none is kept there: %s. Tidegate now looks for another place, which "
+            "may be one that lasts only as long as this process: the next one compiles all of it again. Remove what is "
+            "not yours, take the permission from others with chmod go-w, or set TIDEGATE_CACHE_DIR to a folder of "
+            "your own.",
+            folder,
+            found,
+        )
+    return True
 
 
 def load_program(source: str) -> ModuleType:
@@ -234,11 +354,12 @@ def load_program(source: str) -> ModuleType:
     if found is not None:
         return found
     name = f"tidegate_program_{key}"
-    if plain:
-        module = ModuleType(name)
-        exec(compile(source, f"<{name}>", "exec"), module.__dict__)
-    else:
-        module = _import_file(name, _program_file(name, source))
+    module = ModuleType(name)
+    file = None if plain else _program_file(name, source)
+    if not plain:
+        sys.modules[name] = module  # cached machine code finds its module here
+    # The text, never the file: that is there for Numba, which keeps code beside it, and for tracebacks.
+    exec(compile(source, str(file or f"<{name}>"), "exec"), module.__dict__)
     _loaded[key, plain] = module
     return module
 
@@ -251,25 +372,28 @@ def _compiler_identity() -> str:
     return f"{numba.__version__} {sys.version_info[:2]} {hashlib.sha256(own).hexdigest()}"
 
 
-def _program_file(name: str, source: str) -> Path:
-    path = cache_directory() / f"{name}.py"
-    if not path.exists():
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "w") as stream:
-            stream.write(source)
+def _program_file(name: str, source: str) -> Path | None:
+    """The file that holds a program's text; None if there is no place for it."""
+    folder = cache_directory()
+    if folder is None:
+        return None
+    path = folder / f"{name}.py"
+    text = source.encode()
+    if private_folder.read(folder, path.name) == text:
+        return path
+    try:
+        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
         try:
-            os.link(temporary, path)  # the first writer wins, so the file's time stamp never changes
-        except FileExistsError:
-            pass
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(text)
+            try:
+                os.link(temporary, path)  # the first writer wins, so the file's time stamp never changes
+            except OSError:  # there is one already, or there are no hard links here
+                if private_folder.read(folder, path.name) != text:
+                    os.replace(temporary, path)
         finally:
-            os.unlink(temporary)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+    except OSError:  # a full disk: the program runs, its machine code is not kept
+        return None
     return path
-
-
-def _import_file(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # cached machine code finds its module here
-    spec.loader.exec_module(module)
-    return module

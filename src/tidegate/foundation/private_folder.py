@@ -1,0 +1,113 @@
+"""Folders whose files may be run as code, because nobody else can have put them there.
+
+Compiled code is kept in files, and whoever can write those files decides what this process runs. The place
+may be one that everybody shares, such as the system's temporary folder, so it is looked at before it is used:
+
+    the temporary folder         root, mode 1777        sticky: only who owns something in it can move that away
+      tidegate-cache-1000        uid 1000, mode 0700    ours, and nobody else can write to it
+        run-7.py311.nbi          uid 1000, mode 0600    the same for each file, looked at after it was opened
+
+Invariant: a folder is private if it and everything on the way to it belong to this user or to root, and
+cannot be written by others, neither by a group nor by all. Folders on the way may be writable if they are
+sticky. Symbolic links are followed one by one: each must belong to this user or to root, too. In such a
+folder nobody else can exchange anything between the look and the use.
+
+An access control list that lets others write shows in the group's bits, and so is refused. What root or
+another process of this user does is not guarded against.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+_LINKS_MAX = 40  # as many as Linux follows
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True, slots=True)
+class Weakness:
+    """What lets somebody else decide what a folder holds."""
+
+    folder: Path
+    place: Path
+    owner: int
+    mode: int
+
+    def __str__(self) -> str:
+        on_the_way = "" if self.place == self.folder else f" (on the way to {self.folder})"
+        got = "is a symbolic link" if stat.S_ISLNK(self.mode) else f"has mode {stat.S_IMODE(self.mode):04o}"
+        return (
+            f"{self.place}{on_the_way} belongs to {_user(self.owner)} and {got}. Required, so that nobody else can "
+            f"plant code there: that it and all folders above it belong to {_user(os.geteuid())} or to root, and that "
+            "neither a group nor all can write to them (mode 0700; folders above may be sticky instead)"
+        )
+
+
+def make(folder: Path, mode: int = 0o700) -> None:
+    """Create a folder with what is missing above it; whatever exists already stays as it is."""
+    if not folder.parent.exists():
+        make(folder.parent, mode)
+    folder.mkdir(mode, exist_ok=True)
+
+
+def weakness(folder: Path) -> Weakness | None:
+    """Why a folder is not private; None if it is. Raises OSError if it is not there or no folder."""
+    place = Path("/")
+    left = [*reversed(os.path.join(os.getcwd(), folder).split("/"))]  # not abspath: `..` after a link is elsewhere
+    links = 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            place = place.parent
+            left = left or ["."]  # where the path ends is looked at as such
+            continue
+        found = place if part in ("", ".") else place / part
+        status = os.lstat(found)
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _LINKS_MAX:
+                raise OSError(f"{folder}: more than {_LINKS_MAX} symbolic links on the way")
+            if not _is_trusted(status.st_uid):
+                return Weakness(folder, found, status.st_uid, status.st_mode)
+            target = os.readlink(found)
+            place = Path("/") if target.startswith("/") else place
+            left += reversed(target.split("/"))
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(f"{found} is not a folder")
+        sticky_parent = bool(left) and bool(status.st_mode & stat.S_ISVTX)
+        if not _is_trusted(status.st_uid) or (status.st_mode & _WRITABLE_BY_OTHERS and not sticky_parent):
+            return Weakness(folder, found, status.st_uid, status.st_mode)
+        place = found
+    return None
+
+
+def read(folder: Path, name: str) -> bytes | None:
+    """What a file of a private folder holds; None if it is not there, or if somebody else could have written it."""
+    try:
+        if weakness(folder) is not None:
+            return None
+        # Not blocking: what was put there may be a pipe that nobody writes to.
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _is_trusted(status.st_uid) or status.st_mode & _WRITABLE_BY_OTHERS:
+            return None
+        return file.read()
+
+
+def _is_trusted(owner: int) -> bool:
+    return owner in (0, os.geteuid())
+
+
+def _user(number: int) -> str:
+    try:
+        return f"{pwd.getpwuid(number).pw_name} (uid {number})"
+    except KeyError:
+        return f"uid {number}"

@@ -1,0 +1,112 @@
+"""`tidegate state` shows what a state holds to the letter, whatever its strings hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tidegate as tg
+from tidegate.durability import ownership
+from tidegate.durability.ownership import Owner
+from tidegate.foundation.storage import open_storage
+
+NASTY = {
+    "[bold]x[/]": "[bold]x[/]",
+    "[/]": "[/]",
+    "\x1b[31mred": r"\x1b[31mred",
+    "two\nlines": r"two\nlines",
+    "\u202eleft": r"\u202eleft",
+    "\x9b5m": r"\x9b5m",
+    ":smile: 🚀": ":smile: 🚀",
+}
+OBEYED = ("\x1b", "\x9b", "\u202e")
+
+
+@tg.table(key="name")
+class Guest:
+    name: str
+    says: str = ""
+
+
+@tg.transaction
+def say(who: Guest, words: str) -> None:
+    who.says = words
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state whose folder, rows and owner are all hard to print."""
+    state = tmp_path_factory.mktemp("states") / "[red]state[/] \x1b[31m"
+    words = list(NASTY)
+    with tg.Engine([say], directory=str(state)) as engine:
+        engine.run(pa.table({"who": words, "words": words}))
+        engine.run(pa.table({"who": words, "words": list(reversed(words))}))
+    storage = open_storage(str(state))
+    owner = ownership.current(storage)
+    if owner is not None:
+        ownership.release(storage, owner.query)
+    ownership.claim(storage, Owner("[/]q\x1b[0m", "\u202ehost[b]", 1, 1.0, "[bold]name[/bold]"))
+    return state
+
+
+def tidegate(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidegate", "state", *map(str, arguments)]
+    environment = {"COLUMNS": "400", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", check=False, env=os.environ | environment
+    )
+
+
+def shown(*arguments: str | Path, code: int = 0) -> str:
+    done = tidegate(*arguments)
+    assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+    for character in OBEYED:
+        assert character not in done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_rows_are_shown_to_the_letter(path: Path) -> None:
+    lines = [" ".join(line.split()) for line in shown("show", path, "--version", "1").splitlines()]
+    for text in NASTY.values():
+        assert f"{text} {text}" in lines
+
+
+def test_json_is_exact(path: Path) -> None:
+    rows = json.loads(tidegate("show", path, "--version", "1", "--json").stdout)
+    assert {row["name"]: row["says"] for row in rows} == {text: text for text in NASTY}
+
+
+def test_differences_are_shown_to_the_letter(path: Path) -> None:
+    found = shown("diff", path, "0", "1")
+    for text in NASTY.values():
+        assert f"says={text}" in found
+
+
+def test_versions_and_the_owner_are_shown_to_the_letter(path: Path) -> None:
+    found = shown("ls", path)
+    assert r"[red]state[/] \x1b[31m" in found
+    assert r"owned by query [/]q\x1b[0m ([bold]name[/bold]), process 1 on \u202ehost[b]" in found
+
+
+def test_a_sound_and_a_damaged_state_are_verified_to_the_letter(path: Path, tmp_path: Path) -> None:
+    assert r"[red]state[/] \x1b[31m" in shown("verify", path).replace("\n", "")  # a title wraps
+    damaged = tmp_path / "[/]\x1b[31m"
+    shutil.copytree(path, damaged)
+    (damaged / "000000000001.change").unlink()
+    (damaged / "000000000002.change").write_bytes(b"nothing")
+    found = shown("verify", damaged, code=1)
+    assert r"[/]\x1b[31m/000000000002.change" in found and "✗" in found
+
+
+def test_errors_and_release_are_shown_to_the_letter(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "[/]copy\x1b[31m"
+    shutil.copytree(path, copy)
+    assert r"[/]copy\x1b[31m" in shown("release", copy)
+    assert r"[/]nothing\x1b[31m" in shown("ls", tmp_path / "[/]nothing\x1b[31m", code=1)
