@@ -96,7 +96,7 @@ _CHECKSUM = struct.Struct("<I")
 _PLACE = struct.Struct("<Q")
 _MARK = bytes([MARK])
 _ROOM = SECTOR_SIZE - 1  # what a sector holds besides its mark
-_CHUNK_SIZE = 1 << 20
+_ZEROS = bytes(1 << 18)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ def frames(file: str, data: Bytes, header: Header | None = None) -> Iterator[Fra
     yield reader.tail(end)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Head:
     """A head that passed its check: the frame's bytes in this segment lie from its offset to `stop`."""
 
@@ -357,10 +357,10 @@ class _Reader:
         """The offset of the last byte that is not zero; `start - 1` if there is none from `start` on."""
         stop = len(self._view)
         while stop > start:
-            begin = max(start, stop - _CHUNK_SIZE)
-            found = len(bytes(self._view[begin:stop]).rstrip(b"\0"))
-            if found:
-                return begin + found - 1
+            begin = max(start, stop - len(_ZEROS))
+            chunk = bytes(self._view[begin:stop])
+            if chunk != _ZEROS[: len(chunk)]:  # comparing is the fast way to pass over space that was allocated ahead
+                return begin + len(chunk.rstrip(b"\0")) - 1
             stop = begin
         return start - 1
 
