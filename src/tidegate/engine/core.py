@@ -40,7 +40,7 @@ from tidegate.engine.report import BatchReport
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
-from tidegate.engine.steps import StepRecord
+from tidegate.engine.steps import StepRecord, unpack_steps
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.foundation.jit import load_program
@@ -207,7 +207,11 @@ class EngineCore:
 
     def take_steps(self) -> list[StepRecord]:
         """The steps of the runs that were traced since the last call, in the order of commit."""
-        return self.flows.take_steps() if self.flows is not None else []
+        return unpack_steps(self.take_packed_steps())
+
+    def take_packed_steps(self) -> bytes:
+        """The same as bytes for `unpack_steps`: much faster, for no step becomes an object."""
+        return self.flows.take_packed_steps() if self.flows is not None else b""
 
     def begin_replay(
         self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None

@@ -135,7 +135,7 @@ class FlowRun:
         self._python = threading.Lock()
         self._ends: dict[str, Array] = {}
         self._codec = StepCodec(self.plan)
-        self._steps: list[StepRecord] = []
+        self._steps: list[bytes] = []
         self._at: StepRecord | None = None
 
     def window(self, number: int) -> tuple[Windows, int]:
@@ -227,7 +227,7 @@ class FlowRun:
         interpreted = self._walk(lane, batch, self._order, len(self._order), batch.status)
         self.history += history_of([lane], self.plan, len(self.history))
         if lane.control[MODE] == TRACING:
-            self._steps += self._codec.records(lane.noted, self._strings, batch.reasons)
+            self._steps.append(self._codec.pack(lane.noted, self._strings, batch.reasons))
         return interpreted
 
     def _last_rounds(self) -> dict[str, float]:
@@ -235,9 +235,9 @@ class FlowRun:
 
     # --- steps one by one ------------------------------------------------------------------------------------
 
-    def take_steps(self) -> list[StepRecord]:
-        """The steps that were traced since the last call, in the order of commit."""
-        found, self._steps = self._steps, []
+    def take_packed_steps(self) -> bytes:
+        """The steps that were traced since the last call, in the order of commit, as `pack_steps` gives them."""
+        found, self._steps = b"".join(self._steps), []
         return found
 
     def begin_replay(self, order: Array) -> None:

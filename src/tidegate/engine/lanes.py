@@ -157,7 +157,7 @@ class Lane:
 
     def make_room_for_trace(self) -> None:
         """The trace is full."""
-        self.trace = np.concatenate([self.trace, np.zeros(max(len(self.trace), SMALLEST), np.int64)])
+        self.trace = np.concatenate([self.trace, np.zeros(max(len(self.trace), SMALLEST * SMALLEST), np.int64)])
 
 
 def history_of(lanes: Sequence[Lane], plan: ProgramPlan, first: int) -> list[Step]:

@@ -34,17 +34,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.engine.kernels.flows import step_places
 from tidegate.engine.state.strings import StringPool
 from tidegate.foundation.errors import RecoveryImpossible
-from tidegate.operations.flow import STEP_HEAD, FlowsPlan
+from tidegate.operations.flow import (
+    STEP_EVENTS,
+    STEP_HEAD,
+    STEP_STATUS,
+    STEP_TEXTS,
+    STEP_WHAT,
+    STEP_WORDS,
+    FlowsPlan,
+)
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
 WORD = 8
 _HEAD = struct.Struct(f"<{STEP_HEAD}q")
-_PACKED = struct.Struct("<iqiiiIII")
-_NO_REASON = -1
+_SIZES = struct.Struct("<QII")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,42 +88,45 @@ class StepCodec:
     def __init__(self, plan: ProgramPlan) -> None:
         assert plan.flows is not None
         self._plan, self._flows = plan, plan.flows
-        self._groups = [group for flow in self._flows.flows for group in flow.group_numbers]
-        self._flow_of = [self._flows.flow_of(group) for group in self._groups]
-        self._inputs = [_inputs_of(self._flows, group) for group in self._groups]
-        self._has_strings = [any(columns for _, _, columns in inputs) for inputs in self._inputs]
+        groups = [group for flow in self._flows.flows for group in flow.group_numbers]
+        self._inputs = [_inputs_of(self._flows, group) for group in groups]
+        strings = [any(columns for _, _, columns in inputs) for inputs in self._inputs]
+        self._with_strings = np.array([*strings, *[False] * len(plan.transactions)], np.bool_)
+        """By group; what stands from the end on, where plain transactions have their numbers, has none."""
 
-    def records(self, trace: Array, strings: StringPool, reasons: list[str]) -> list[StepRecord]:
-        """The steps in a trace."""
-        words, raw, at, found = trace.tolist(), trace.tobytes(), 0, []
-        while at < len(words):
-            length, what, number, cause, status, count = words[at : at + STEP_HEAD]
-            first = at + STEP_HEAD
-            reason = reasons[status - 1] if status else None
-            if what < 0:
-                found.append(StepRecord(-1, 0, -1 - what, -1, (cause,), reason=reason))
-            else:
-                events = tuple(words[first : first + count])
-                inputs = raw[WORD * (first + count) : WORD * (at + length)]
-                texts: tuple[str, ...] = ()
-                if inputs and self._has_strings[what]:
-                    inputs, texts = self._with_texts(what, inputs, strings)
-                found.append(StepRecord(self._flow_of[what], number, what, cause, events, inputs, texts, reason))
-            at += length
-        return found
+    def pack(self, trace: Array, strings: StringPool, reasons: list[str]) -> bytes:
+        """The steps in a trace as `pack_steps` gives them."""
+        places = np.empty(len(trace) // STEP_HEAD, np.int64)
+        places = places[: step_places(trace, STEP_WORDS, places)]
+        used, numbered = np.unique(trace[places + STEP_STATUS], return_inverse=True)
+        kept = used[used > 0]
+        trace[places + STEP_STATUS] = numbered + (1 if len(kept) == len(used) else 0)
+        texts = self._name_strings(trace, places, strings)
+        return _packed(trace.tobytes(), [reasons[status - 1] for status in kept], texts)
+
+    def _name_strings(self, trace: Array, places: Array, strings: StringPool) -> list[str]:
+        """Let words that stand for strings be places among the strings of their step; returns those of all steps."""
+        whats = trace[places + STEP_WHAT]
+        texts: list[str] = []
+        for place in places[self._with_strings[whats] & (trace[places + STEP_WORDS] > STEP_HEAD)].tolist():
+            first = place + STEP_HEAD + trace[place + STEP_EVENTS]
+            columns = list(self._strings_in(int(trace[place + STEP_WHAT]), trace[first : place + trace[place]]))
+            numbers, firsts = np.unique(np.concatenate(columns), return_index=True)
+            by_place = np.argsort(firsts)  # the same step has the same bytes, however an engine numbers its strings
+            ranks = np.argsort(by_place)
+            for column in columns:
+                column[:] = ranks[np.searchsorted(numbers, column)]
+            trace[place + STEP_TEXTS] = len(numbers)
+            texts += strings.texts(numbers[by_place]).to_pylist()
+        return texts
 
     def trace(self, record: StepRecord, strings: StringPool, events: int, status: int) -> bytes:
         """The words of a step for a run of so many events; `status` is what its reason is called there."""
         self._check(record, events)
-        if record.flow < 0:
-            return _HEAD.pack(STEP_HEAD, -1 - record.group, 0, record.events[0], status, 0)
         inputs = record.inputs
-        if inputs and self._has_strings[record.group]:
+        if inputs and self._with_strings[record.group]:
             inputs = self._with_numbers(record, strings)
-        taken = len(record.events)
-        length = STEP_HEAD + taken + len(inputs) // WORD
-        head = _HEAD.pack(length, record.group, record.round, record.border, status, taken)
-        return head + struct.pack(f"<{taken}q", *record.events) + inputs
+        return _words(record, inputs, status)
 
     def tuples(self, record: StepRecord) -> Iterator[tuple[int, int]]:
         """The input streams of a step, and how many tuples it took from each."""
@@ -164,14 +175,6 @@ class StepCodec:
             for column in columns:
                 yield tuples[:, column]
             at += 1 + count * width
-
-    def _with_texts(self, group: int, inputs: bytes, strings: StringPool) -> tuple[bytes, tuple[str, ...]]:
-        words = np.frombuffer(inputs, np.int64).copy()
-        columns = list(self._strings_in(group, words))
-        numbers = np.unique(np.concatenate(columns))
-        for column in columns:
-            column[:] = np.searchsorted(numbers, column)
-        return words.tobytes(), tuple(strings.texts(numbers).to_pylist())
 
     def _with_numbers(self, record: StepRecord, strings: StringPool) -> bytes:
         words = np.frombuffer(record.inputs, np.int64).copy()
@@ -223,40 +226,73 @@ def misfit(record: StepRecord, plan: ProgramPlan, reason: str | None) -> Recover
 
 
 def pack_steps(records: Iterable[StepRecord]) -> bytes:
-    """Records as bytes, for a log; those of several calls can stand one behind the other."""
-    parts: list[bytes] = []
+    """Records as bytes, for a log; those of several calls can stand one behind the other.
+
+    Sizes, then the words of the steps as in a trace, then the reasons of those that aborted, then the strings of all.
+    """
+    words: list[bytes] = []
+    texts: list[str] = []
+    reasons: dict[str, int] = {}
     for record in records:
-        reason = None if record.reason is None else record.reason.encode()
-        texts = [text.encode() for text in record.texts]
-        size = _NO_REASON if reason is None else len(reason)
-        head = (record.flow, record.round, record.group, record.border, size)
-        parts.append(_PACKED.pack(*head, len(record.events), len(record.inputs), len(texts)))
-        parts.append(struct.pack(f"<{len(record.events)}q", *record.events))
-        parts += [reason or b"", record.inputs, struct.pack(f"<{len(texts)}I", *map(len, texts)), *texts]
-    return b"".join(parts)
+        status = 0 if record.reason is None else reasons.setdefault(record.reason, len(reasons) + 1)
+        words.append(_words(record, record.inputs, status))
+        texts += record.texts
+    return _packed(b"".join(words), list(reasons), texts)
+
+
+def _words(record: StepRecord, inputs: bytes, status: int) -> bytes:
+    if record.flow < 0:
+        return _HEAD.pack(STEP_HEAD, -1, -1 - record.group, 0, record.events[0], status, 0, 0)
+    taken = len(record.events)
+    length = STEP_HEAD + taken + len(inputs) // WORD
+    head = (length, record.flow, record.group, record.round, record.border, status, taken, len(record.texts))
+    return _HEAD.pack(*head) + struct.pack(f"<{taken}q", *record.events) + inputs
+
+
+def _packed(words: bytes, reasons: list[str], texts: list[str]) -> bytes:
+    encoded = [text.encode() for text in (*reasons, *texts)]
+    lengths = struct.pack(f"<{len(encoded)}I", *map(len, encoded))
+    return b"".join([_SIZES.pack(len(words), len(reasons), len(texts)), words, lengths, *encoded])
 
 
 def unpack_steps(packed: bytes) -> list[StepRecord]:
     """What `pack_steps` was given."""
-    found, at = [], 0
+    found: list[StepRecord] = []
+    at = 0
 
     def take(count: int) -> bytes:
         nonlocal at
         part = packed[at : at + count]
         if len(part) < count:
             raise RecoveryImpossible(
-                f"steps of a log: the record at byte {at} needs {count} bytes, {len(part)} are left; the log is cut "
-                "inside a record"
+                f"steps of a log, byte {at}: required: {count} bytes; got: {len(part)}; what was packed as one must be "
+                "unpacked as one"
             )
         at += count
         return part
 
     while at < len(packed):
-        flow, number, group, border, size, events, inputs, texts = _PACKED.unpack(take(_PACKED.size))
-        places = struct.unpack(f"<{events}q", take(WORD * events))
-        reason = None if size == _NO_REASON else take(size).decode()
-        words = take(inputs)
-        lengths = struct.unpack(f"<{texts}I", take(4 * texts))
-        held = tuple(take(length).decode() for length in lengths)
-        found.append(StepRecord(flow, number, group, border, places, words, held, reason))
+        size, reasons, texts = _SIZES.unpack(take(_SIZES.size))
+        raw = take(size)
+        lengths = struct.unpack(f"<{reasons + texts}I", take(4 * (reasons + texts)))
+        held = [take(length).decode() for length in lengths]
+        found += _records(raw, held[:reasons], held[reasons:])
+    return found
+
+
+def _records(raw: bytes, reasons: list[str], texts: list[str]) -> list[StepRecord]:
+    words, at, named, found = memoryview(raw).cast("q").tolist(), 0, 0, []
+    while at < len(words):
+        length, flow, what, number, cause, status, count, strings = words[at : at + STEP_HEAD]
+        reason = reasons[status - 1] if status else None
+        if flow < 0:
+            found.append(StepRecord(-1, 0, -1 - what, -1, (cause,), reason=reason))
+        else:
+            first = at + STEP_HEAD
+            events = tuple(words[first : first + count])
+            inputs = raw[WORD * (first + count) : WORD * (at + length)]
+            held = tuple(texts[named : named + strings])
+            found.append(StepRecord(flow, number, what, cause, events, inputs, held, reason))
+            named += strings
+        at += length
     return found
