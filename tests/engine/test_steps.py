@@ -1,210 +1,288 @@
-"""Any dataflow graph, any cut of its log of steps: steps run again, then triggers, give what the run itself gave.
+"""What a trace says of each step, how steps are run again, and what becomes of records that do not fit.
 
-Each seed gives a program of `tests/truth` and its events, cut into calls. One engine runs the calls with a trace. For
-each call, and each number of its first steps, another engine is brought to the state before the call by changes and
-outputs alone, as from a checkpoint; it replays these steps, turns triggers on, and must be equal in all that lasts:
-tables, those of graphs too, outputs, windows, what waits, earlier states, changes, outcomes, and the steps it ran.
-
-One seed again:
-
-    TIDEGATE_SEED=1234 pytest tests/engine/test_steps.py
+That any steps of any program do, whatever the cut, is in `tests/truth/test_random_steps.py`.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.engine import flows
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import StepRecord, pack_steps, unpack_steps
-from tidegate.foundation.errors import InputError, RecoveryImpossible
+from tidegate.engine.steps import pack_steps, unpack_steps
+from tidegate.foundation.errors import RecoveryImpossible
 from tidegate.foundation.jit import load_program, uncompiled
-from tidegate.operations.plan import Program
-
-from ..truth.choices import Choices
-from ..truth.comparison import ARROW, bits, imported
-from ..truth.graph_comparison import events_schema, explain, pieces
-from ..truth.random_graphs import GraphCase, random_graph_case
-from ..truth.running import chunks, name_of
-from ..truth.test_random_graphs import make_room_scarce
-
-PLAIN, SCARCE, COMPILED = 60, 24, 2
-FIRST_SCARCE_SEED, FIRST_COMPILED_SEED = 500, 4_000_000
-CUTS_MAX = 8
-"""A call of many steps is cut behind some of them only."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Call:
-    events: pa.Table
-    order: Any = None
-    refused: dict[str, Any] | None = None
+@tg.table(key="id")
+class Stock:
+    id: str
+    left: int = 3
 
 
-@dataclasses.dataclass
-class Checkpoint:
-    """All that another engine needs to go on: changes since the beginning, and outputs."""
-
-    changes: list[dict[str, pa.Table]]
-    outputs: dict[str, pa.Table]
-
-    def open(self, program: Program) -> EngineCore:
-        core = EngineCore(program, track_changes=True)
-        for changes in self.changes:
-            core.apply(changes)
-        core.restore_outputs(self.outputs)
-        return core
+@tg.table(key="id")
+class Bill:
+    id: str
+    total: int = 0
+    text: str = ""
 
 
-def state_of(core: EngineCore) -> dict[str, Any]:
-    """All that lasts, as plain data."""
-    graphs = core.graphs()
-    assert graphs is not None and core.flows is not None
-    found: dict[str, Any] = {name: core.rows(name).to_pylist() for name in core.tables}
-    found |= {f"output {name}": table.to_pylist() for name, table in core.outputs_waiting().items()}
-    found["rounds"] = [int(n) for n, flow in zip(graphs.rounds, graphs.flows.flows, strict=True) if flow.name]
-    found["waiting"] = graphs.waiting.to_pylist() if graphs.waiting is not None else []
-    for number in range(len(graphs.flows.windows)):
-        found[f"window {number}"] = graphs.window_rows(number).to_pylist()
-    for number, stream in enumerate(graphs.streams):
-        if not stream.output and not any(number in flow.borders for flow in graphs.flows.flows):
-            found[f"stream {number}"] = graphs.scan(number).to_pylist() and "not empty"
-    for name, history in graphs.histories.items():
-        first, stop = int(history.state[0]), int(history.state[1])
-        places = np.arange(first, stop) & (len(history.time) - 1)
-        keys = history.table.keys[history.slots[places]].tolist() if not has_strings(history) else None
-        found[f"earlier states of {name}"] = [history.time[places].tolist(), history.exists[places].tolist(), keys]
-    return found
+orders = tg.stream("orders", item=str, price=int)
+packed = tg.stream("packed", item=str, price=int, share=float)
+sent = tg.stream("sent", item=str, total=int)
+asked: list[str] = []
 
 
-def has_strings(history: Any) -> bool:
-    return any(column.kind.value == "str" for column in history.table.layout.key_columns)
+@tg.transaction(on=orders, emits=[packed])
+def pack(item: Stock, price: int) -> int:
+    tg.require(item.left > 0, "out of stock")
+    item.left -= 1
+    tg.emit(packed, item=item.id, price=price, share=price / 2)
+    return item.left
 
 
-def changes_of(core: EngineCore) -> tuple[dict[str, pa.Table], Any]:
-    """The changes of a call, and the same as plain data in one order."""
-    changes = core.take_changes()
-    return changes, {name: sorted(map(repr, bits(table.to_pylist()))) for name, table in changes.items()}
+@tg.transaction(on=packed, emits=[sent], compiled=False)
+def bill(item: Bill, price: int, share: float) -> None:
+    asked.append(item.id)
+    tg.require(price != 13, "an unlucky price")
+    item.total += price + int(share)
+    tg.emit(sent, item=item.id, total=item.total)
 
 
-def calls_of(case: GraphCase, seed: int) -> list[Call]:
-    choices = Choices(seed)
+@tg.transaction
+def write(note: Bill, word: str) -> None:
+    tg.require(word != "", "nothing to write")
+    note.text = word
+
+
+shop = tg.dataflow([pack, bill], name="shop")
+EVENTS = pa.table(
+    {
+        "transaction": ["orders", "write", "orders", "orders", "write", "orders", "orders"],
+        "item": ["tea", None, "rum", "tea", None, "tea", "tea"],
+        "price": [4, None, 13, 6, None, 8, 10],
+        "note": [None, "tea", None, None, "rum", None, None],
+        "word": [None, "late", None, None, "", None, None],
+    }
+)
+STATE = {
+    "Stock": [{"id": "rum", "left": 2}, {"id": "tea", "left": 0}],
+    "Bill": [{"id": "tea", "total": 27, "text": "late"}],
+}
+
+
+def shop_core() -> EngineCore:
+    return EngineCore(build_program([shop, write]))
+
+
+def tables_of(core: EngineCore) -> dict[str, Any]:
+    return {name: core.rows(name).to_pylist() for name in STATE}
+
+
+@pytest.fixture
+def plain() -> Any:
+    with uncompiled():
+        yield
+
+
+def test_a_trace_has_what_each_step_took_in_and_why_it_aborted(plain: Any) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    steps = core.take_steps()
+    assert [(step.flow, step.round, step.group, step.events, step.texts, step.reason) for step in steps] == [
+        (0, 1, 0, (0,), (), None),
+        (0, 1, 1, (), ("tea",), None),
+        (-1, 0, 2, (1,), (), None),
+        (0, 2, 0, (2,), (), None),
+        (0, 2, 1, (), (), "an unlucky price"),
+        (0, 3, 0, (3,), (), None),
+        (0, 3, 1, (), ("tea",), None),
+        (-1, 0, 2, (4,), (), "nothing to write"),
+        (0, 4, 0, (5,), (), None),
+        (0, 4, 1, (), ("tea",), None),
+        (0, 5, 0, (), (), "out of stock"),
+    ]
+    count, item, price, share = np.frombuffer(steps[1].inputs, np.int64)
+    assert (count, item, price, np.int64(share).view(np.float64)) == (1, 0, 4, 2.0)
+    assert core.take_steps() == [] and core.take_packed_steps() == b""
+    assert tables_of(core) == STATE
+
+
+def test_a_step_runs_on_the_input_of_its_record_and_not_on_what_lies_in_the_stream(plain: Any) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    steps = core.take_steps()
+    words = np.frombuffer(steps[1].inputs, np.int64).copy()
+    words[2] += 1_000
+    steps[1] = dataclasses.replace(steps[1], inputs=words.tobytes(), texts=("ink",))
+    again = shop_core()
+    again.begin_replay(EVENTS)
+    again.replay_steps(steps)
+    again.end_replay()
+    assert tables_of(again)["Bill"] == [
+        {"id": "ink", "total": 1_006, "text": ""},
+        {"id": "tea", "total": 21, "text": "late"},
+    ]
+
+
+def test_steps_that_aborted_are_not_run_again_and_what_no_step_tells_of_is(plain: Any) -> None:
+    core = shop_core()
+    outcomes = core.run(EVENTS, trace=True)
+    steps = core.take_steps()
+    for cut, wanted in ((4, ["tea", "rum", "tea", "tea"]), (5, ["tea", "tea", "tea"]), (11, ["tea", "tea", "tea"])):
+        again = shop_core()
+        again.begin_replay(EVENTS)
+        asked.clear()
+        again.replay_steps(steps[:cut])
+        assert again.end_replay().equals(outcomes)
+        assert asked == wanted
+        assert tables_of(again) == STATE
+
+
+def test_replayed_steps_start_nothing(plain: Any) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    first = core.take_steps()[0]
+    again = shop_core()
+    again.begin_replay(EVENTS)
+    asked.clear()
+    again.replay_step(first)
+    assert asked == [] and again.rows("Bill").num_rows == 0
+    assert again.flows is not None and again.flows.scan(again.flows.stream_number("packed")).num_rows == 1
+
+
+@pytest.mark.parametrize("wrong", ["left out", "twice", "of another round", "of another event"])
+def test_steps_that_do_not_fit_the_run_are_refused(plain: Any, wrong: str) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    steps = core.take_steps()
+    if wrong == "left out":
+        del steps[2:5]
+    elif wrong == "twice":
+        steps.insert(3, steps[2])
+    elif wrong == "of another round":
+        steps[3] = dataclasses.replace(steps[3], round=7)
+    else:
+        steps[2] = dataclasses.replace(steps[2], events=(4,))
+    again = shop_core()
+    again.begin_replay(EVENTS)
+    with pytest.raises(RecoveryImpossible, match="required: it comes next; got: another step comes next"):
+        again.replay_steps(steps)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"inputs": b""},
+        {"inputs": b"1234567"},
+        {"inputs": np.array([-1], np.int64).tobytes()},
+        {"inputs": np.array([9, 0, 1, 2], np.int64).tobytes()},
+        {"events": (7,)},
+        {"events": (-1,)},
+        {"border": 1},
+        {"group": 2},
+        {"flow": 1},
+        {"reason": "why not"},
+    ],
+    ids=repr,
+)
+def test_records_that_cannot_be_of_this_program_are_refused_before_machine_code_reads_them(
+    plain: Any, wrong: dict[str, Any]
+) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    first, second, *_ = core.take_steps()
+    again = shop_core()
+    again.begin_replay(EVENTS)
+    again.replay_step(first)
+    with pytest.raises(RecoveryImpossible, match=r"does not fit this program and the 7 events of its run"):
+        again.replay_step(dataclasses.replace(second, **wrong))
+
+
+def test_a_string_that_a_record_does_not_hold_is_refused(plain: Any) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    first, second, *_ = core.take_steps()
+    again = shop_core()
+    again.begin_replay(EVENTS)
+    again.replay_step(first)
+    with pytest.raises(RecoveryImpossible, match="bill: its tuples name strings that its record does not hold"):
+        again.replay_step(dataclasses.replace(second, texts=()))
+
+
+def test_a_step_that_committed_and_now_aborts_is_refused(plain: Any) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    steps = core.take_steps()
+    again = shop_core()
+    again.load("Stock", pa.table({"id": ["tea"], "left": [0]}))
+    again.begin_replay(EVENTS)
+    with pytest.raises(RecoveryImpossible, match="pack: required: it commits; got: it aborts: out of stock"):
+        again.replay_steps(steps)
+
+
+def test_an_interpreted_step_that_committed_and_now_aborts_is_refused(plain: Any) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    first, second, *_ = core.take_steps()
+    words = np.frombuffer(second.inputs, np.int64).copy()
+    words[2] = 13
+    again = shop_core()
+    again.begin_replay(EVENTS)
+    again.replay_step(first)
+    with pytest.raises(RecoveryImpossible, match="bill: required: it commits; got: it aborts: an unlucky price"):
+        again.replay_step(dataclasses.replace(second, inputs=words.tobytes()))
+
+
+def test_packed_steps_come_back_and_cut_ones_are_refused(plain: Any) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    packed_steps = core.take_packed_steps()
+    steps = unpack_steps(packed_steps)
+    assert unpack_steps(pack_steps(steps) + packed_steps) == steps + steps
+    assert unpack_steps(b"") == [] and unpack_steps(pack_steps([])) == []
+    for size in range(1, len(packed_steps)):
+        with pytest.raises(RecoveryImpossible, match="what was packed as one must be unpacked as one"):
+            unpack_steps(packed_steps[:size])
+
+
+def test_traced_runs_are_walked_by_one_worker_and_come_to_the_same(plain: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages that run side by side commit in no order that a log could have; so they do not where steps are traced."""
+    monkeypatch.setattr(flows, "STAGED_EVENTS_MIN", 1)
     found = []
-    for start, stop in pieces(len(case.events), "whole" if seed % 3 == 0 else "cuts", choices):
-        noted = [{"note": number, **case.events[number]} for number in range(start, stop)]
-        events = pa.Table.from_pylist(noted, events_schema(case))
-        order = np.array(sorted(range(len(noted)), key=lambda n: (n * 7 % 5, n)), np.int64)
-        late = np.array([choices.chance(10) for _ in noted], np.bool_)
-        found.append(Call(events, order if choices.chance(30) else None, {"late": late} if late.any() else None))
-    return found
+    for trace in (False, True):
+        core = EngineCore(build_program([shop]), strategy="lock", workers=2)
+        core.run(EVENTS.filter(pc.equal(EVENTS["transaction"], "orders")), trace=trace)
+        assert core.last_batch is not None
+        found.append((core.last_batch.strategy, core.rows("Bill").to_pylist(), core.rows("Stock").to_pylist()))
+        core.runner.workers.close()
+    assert [strategy for strategy, *_ in found] == ["stages", "serial"]
+    assert found[0][1:] == found[1][1:]
 
 
-def cuts_of(count: int, choices: Choices) -> Sequence[int]:
-    if count < CUTS_MAX:
-        return range(count + 1)
-    return sorted({0, count, *(choices.below(count) for _ in range(CUTS_MAX - 2))})
+def test_who_traces_nothing_has_no_machine_code_for_it() -> None:
+    program = build_program([shop, write])
+    core = EngineCore(program)
+    core.run(EVENTS)
+    module = load_program(program.plan.source)
+    assert module.flow.signatures and not module.traced_flow.signatures
 
 
-def check_steps(case: GraphCase, seed: int, seen: collections.Counter[str]) -> None:
-    with imported(case.source) as module:
-        program = build_program([getattr(module, name) for name in case.names])
-        core = EngineCore(program, track_changes=True)
-        for table in case.tables:
-            if table.name in core.tables:
-                schema = pa.schema([(name, ARROW[kind]) for name, kind, _ in table.fields])
-                core.load(table.name, pa.Table.from_pylist(case.loads[table.name], schema))
-        before = Checkpoint([core.take_changes()], {})
-        for number, call in enumerate(calls_of(case, seed)):
-            untraced = before.open(program)
-            outcomes = core.run(call.events, call.order, call.refused, trace=True).to_pylist()
-            steps = unpack_steps(pack_steps(core.take_steps()))
-            changes, change_rows = changes_of(core)
-            wanted = [outcomes, state_of(core), change_rows]
-            got = [untraced.run(call.events, call.order, call.refused).to_pylist(), state_of(untraced)]
-            assert_same([*got, changes_of(untraced)[1]], wanted, f"call {number}, run from a checkpoint")
-            assert not untraced.take_steps()
-            for cut in cuts_of(len(steps), Choices(seed)):
-                what = f"call {number}, {cut} of {len(steps)} steps"
-                fresh = before.open(program)
-                fresh.begin_replay(call.events, call.order, call.refused)
-                for step in steps[:cut]:
-                    fresh.replay_step(step)
-                got = [fresh.end_replay(trace=True).to_pylist(), state_of(fresh), changes_of(fresh)[1]]
-                assert_same(got, wanted, what)
-                assert fresh.take_steps() == steps[cut:], what
-                seen["cuts"] += 1
-            count(seen, program, steps)
-            before = Checkpoint([*before.changes, changes], core.outputs_waiting())
-            if Choices(seed + number).chance(40):
-                core.take_outputs()
-                before.outputs = core.outputs_waiting()
-
-
-def assert_same(got: list[Any], wanted: list[Any], what: str) -> None:
-    for part, (have, want) in enumerate(zip(got, wanted, strict=True)):
-        if isinstance(want, dict):
-            assert have.keys() == want.keys(), what
-            for name in want:
-                assert bits(have[name]) == bits(want[name]), f"{what}: {name} is\n{have[name]}\nnot\n{want[name]}"
-        else:
-            assert bits(have) == bits(want), f"{what}, part {part}:\n{have}\nnot\n{want}"
-
-
-def count(seen: collections.Counter[str], program: Program, steps: list[StepRecord]) -> None:
-    graphs = program.plan.flows
-    assert graphs is not None
-    seen["steps"] += len(steps)
-    for step in steps:
-        seen["plain"] += step.flow < 0
-        seen["without a name"] += step.flow >= 0 and not graphs.flows[step.flow].name
-        seen["aborted"] += not step.committed
-        seen["inputs"] += bool(step.inputs)
-        seen["texts"] += bool(step.texts)
-        seen["events and inputs"] += bool(step.inputs) and bool(step.events)
-        seen["several events"] += len(step.events) > 1
-        if step.flow >= 0:
-            group = graphs.group(step.group)
-            seen["nested"] += len(group.members) > 1
-            seen["window triggers"] += any(graphs.members[member].on_window >= 0 for member in group.members)
-            plans = [program.plan.transactions[graphs.members[member].transaction] for member in group.members]
-            seen["interpreted"] += any(not plan.compiled for plan in plans)
-            seen["aborted inside"] += not step.committed and not graphs.borders_of(step.group)
-            seen["second graph"] += step.flow > 0
-
-
-def run_seeds(seeds: range, seen: collections.Counter[str], small: bool = False) -> None:
-    for seed in seeds:
-        case = random_graph_case(Choices(seed), small)
-        try:
-            check_steps(case, seed, seen)
-        except Exception as error:
-            error.add_note(f"seed {seed}\n{explain(case)}")
-            raise
-
-
-@pytest.mark.parametrize("seeds", chunks(0, PLAIN, 20), ids=name_of)
-def test_any_first_steps_and_then_triggers_give_what_the_run_gave(seeds: range) -> None:
-    seen: collections.Counter[str] = collections.Counter()
+def test_a_program_without_graphs_has_no_steps_and_is_replayed_as_a_whole() -> None:
     with uncompiled():
-        run_seeds(seeds, seen)
-
-
-@pytest.mark.parametrize("seeds", chunks(FIRST_SCARCE_SEED, SCARCE, 12), ids=name_of)
-def test_so_they_do_where_every_array_is_too_small(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_room_scarce(monkeypatch)
-    with uncompiled():
-        run_seeds(seeds, collections.Counter())
-
-
-@pytest.mark.parametrize("seeds", chunks(FIRST_COMPILED_SEED, COMPILED, 1), ids=name_of)
-def test_so_they_do_in_machine_code(seeds: range) -> None:
-    run_seeds(seeds, collections.Counter(), small=True)
+        core, again = EngineCore(build_program([write])), EngineCore(build_program([write]))
+        events = EVENTS.filter(pc.equal(EVENTS["transaction"], "write"))
+        outcomes = core.run(events, trace=True)
+        assert core.take_steps() == []
+        again.begin_replay(events)
+        assert again.rows("Bill").num_rows == 0
+        assert again.end_replay().equals(outcomes)
+        assert again.rows("Bill").equals(core.rows("Bill"))
