@@ -217,9 +217,10 @@ class EngineCore:
         self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None
     ) -> None:
         """Take the events of a run in again, as `run` does, with triggers off: nothing runs."""
-        self._replayed = self._enter(events, order, refused or {})
-        if self.flows is not None:
-            self.flows.begin_replay(self._replayed.order)
+        with Interrupts():
+            self._replayed = self._enter(events, order, refused or {})
+            if self.flows is not None:
+                self.flows.begin_replay(self._replayed.order)
 
     def replay_step(self, record: StepRecord) -> None:
         """Run a step of that run on the input in its record; what it emits starts nothing."""
