@@ -133,6 +133,19 @@ def test_a_step_runs_on_the_input_of_its_record_and_not_on_what_lies_in_the_stre
     ]
 
 
+def test_a_record_may_hold_more_tuples_than_the_stream_has_room_for(plain: Any) -> None:
+    core = shop_core()
+    core.run(EVENTS, trace=True)
+    first, second, *_ = core.take_steps()
+    count, *tuples = np.frombuffer(second.inputs, np.int64).tolist()
+    again = shop_core()
+    again.begin_replay(EVENTS.slice(0, 1))
+    again.replay_step(first)
+    again.replay_step(dataclasses.replace(second, inputs=np.array([500 * count, *tuples * 500], np.int64).tobytes()))
+    again.end_replay()
+    assert again.rows("Bill").to_pylist() == [{"id": "tea", "total": 500 * 6, "text": ""}]
+
+
 def test_steps_that_aborted_are_not_run_again_and_what_no_step_tells_of_is(plain: Any) -> None:
     core = shop_core()
     outcomes = core.run(EVENTS, trace=True)
