@@ -18,7 +18,7 @@ import pytest
 
 import tidegate as tg
 from tidegate.engine import core, flows, lanes
-from tidegate.engine.state import history, streams, table, windows
+from tidegate.engine.state import history, journal, streams, table, windows
 from tidegate.foundation.jit import uncompiled
 
 from .asking import Asked
@@ -100,7 +100,7 @@ def make_room_scarce(monkeypatch: pytest.MonkeyPatch) -> None:
     """What otherwise happens once in thousands of tuples happens in every round: arrays grow, strings are collected."""
     monkeypatch.setattr(core, "STRINGS_KEPT", -(10**9))
     for module, name, value in [
-        (flows, "SMALLEST", 2),
+        (journal, "SMALLEST", 2),
         (lanes, "SMALLEST", 2),
         (streams, "SMALLEST", 2),
         (table, "SMALLEST", 1),

@@ -3,6 +3,7 @@
     step_<transaction>(q, env)     one tuple: its rows by their keys, its windows, its body
     group_<number>(active, env)    the members of a group, all or nothing
     flow(start..., env)            events in order: plain transactions at their place, rounds when a batch is complete
+    traced_flow(..., trace, env)   the same, and every step is noted, or only what was noted is run (`flow_traces`)
 
 Everything that a step may change is journalled before (`flow_steps`), and a group that fails is taken back from
 there. When an array is full, or an integer leaves 64 bits, the group is taken back as well, and `flow` returns a code
@@ -11,7 +12,7 @@ that says what it needs; called again, it goes on with the same group.
 
 from __future__ import annotations
 
-from tidegate.compiler.flow_steps import StepWriter
+from tidegate.compiler.flow_traces import TraceWriter
 from tidegate.operations.flow import (
     ACTIVE,
     ALONE,
@@ -21,15 +22,20 @@ from tidegate.operations.flow import (
     HISTORY_FULL,
     LOG_FULL,
     LOGGED,
+    MISFIT,
+    MODE,
     PLAIN_EVENT,
     PLAIN_GROUP,
     POSITION,
     RECORD,
+    REPLAYING,
     ROOM,
     ROUNDS,
     STREAM_FULL,
     TAKES,
     TOUCHED_FULL,
+    TRACE_END,
+    TRACED,
     WHICH,
     FlowPlan,
     GroupPlan,
@@ -41,8 +47,8 @@ from tidegate.operations.layout import TableLayout
 from tidegate.operations.plan import column_array
 
 
-class FlowWriter(StepWriter):
-    """Writes `flow` for a program."""
+class FlowWriter(TraceWriter):
+    """Writes `flow` and `traced_flow` for a program."""
 
     # --- the text ------------------------------------------------------------------------------------------
 
@@ -53,8 +59,8 @@ class FlowWriter(StepWriter):
         parts += [self._step(number) for number, member in ordered if self.plans[member.transaction].compiled]
         for place, flow in enumerate(self.flows.flows):
             for number, group in zip(flow.group_numbers, flow.groups, strict=True):
-                parts.append(self._group(number, group, place))
-        return "\n\n\n".join([*parts, self._flow()])
+                parts += [self._group(number, group, place), *self._traces(number, place)]
+        return "\n\n\n".join([*parts, self._flow(), self._flow(traced=True)])
 
     # --- groups ----------------------------------------------------------------------------------------------
 
@@ -109,15 +115,8 @@ class FlowWriter(StepWriter):
         body += self._record(number, [m for m, _ in members], flow)
         for m, _ in members:
             body.append(f"    hits[{m}] = 0")
-        for _, member in members:
-            if member.border:
-                body += [
-                    f"    if s > 0 and active == {member.stream}:",
-                    f"        for e in range(open_{member.stream}[0]):",
-                    f"            if status[opened_{member.stream}[e]] == 0:",
-                    f"                status[opened_{member.stream}[e]] = s",
-                    f"            valid[opened_{member.stream}[e]] = False",
-                ]
+        for border in self.flows.borders_of(number):
+            body += self._refuse_round(border)
         body.append("    return s")
         return "\n".join([f"@generated\ndef group_{number}(active, env):", *self._unpack(body), *body])
 
@@ -233,25 +232,30 @@ class FlowWriter(StepWriter):
 
     # --- the whole -------------------------------------------------------------------------------------------
 
-    def _flow(self) -> str:
-        body = ["    while True:", f"        if control[{GROUP}] >= 0:", f"            active = control[{ACTIVE}]"]
-        for flow in self.flows.flows:
+    def _flow(self, traced: bool = False) -> str:
+        body = ["    while True:"]
+        if traced:
+            body += [
+                f"        if control[{MODE}] == {REPLAYING} and control[{TRACED}] >= control[{TRACE_END}]:",
+                f"            return {DONE}",
+            ]
+        body += [f"        if control[{GROUP}] >= 0:", f"            active = control[{ACTIVE}]"]
+        for place, flow in enumerate(self.flows.flows):
             tests = " or ".join(f"active == {border}" for border in flow.borders)
             body.append(f"            if {tests}:")
+            body += self._find_step(place, flow) if traced else []
             for group in flow.group_numbers:
-                body += [
-                    f"                if control[{GROUP}] == {group}:",
-                    f"                    s = {self._if_mine(group)}group_{group}(active, env)",
-                    "                    if s < 0:",
-                    "                        if s == -1:",
-                    f"                            return {PLAIN_GROUP}",
-                    f"                        return {STREAM_FULL} if s == -2 else {ROOM} - s",
-                    f"                    control[{GROUP}] = {group + 1}",
-                ]
+                body.append(f"                if control[{GROUP}] == {group}:")
+                body += [f"                    {line}" for line in self._run_group(group, traced)]
             body += self._end_round(flow)
+        body += [f"        position = control[{POSITION}]", "        if position >= stop:"]
+        if traced:
+            body += [
+                f"            if control[{MODE}] == {REPLAYING}:",
+                f"                control[{WHICH}] = 0",
+                f"                return {MISFIT}",
+            ]
         body += [
-            f"        position = control[{POSITION}]",
-            "        if position >= stop:",
             f"            return {DONE}",
             "        i = order[position]",
             "        if refused[i] != 0:",
@@ -264,26 +268,50 @@ class FlowWriter(StepWriter):
                 body += self._arrive(flow, place, border)
         for transaction, call in self.calls.items():
             mine = f" and mine[{self._groups + transaction}]" if self._staged else ""
-            body += [
-                f"        if k == {transaction}{mine}:",
-                f"            if control[{RECORD}] != 0 and control[{LOGGED}] >= log.shape[0]:",
-                f"                return {LOG_FULL}",
-                f"            s = {call}",
-                "            if s == -1:",
-                f"                return {PLAIN_EVENT}",
-                "            status[i] = s",
-                f"            if control[{RECORD}] != 0:",
-                f"                entry = control[{LOGGED}]",
-                f"                log[entry, 0] = {-1 - transaction}",
-                "                log[entry, 1] = 0",
-                "                log[entry, 2] = -1",
-                "                log[entry, 3] = 1 if s == 0 else 0",
-                "                log[entry, 4] = 1",
-                "                log[entry, 5] = tick()",
-                f"                control[{LOGGED}] = entry + 1",
-            ]
+            body.append(f"        if k == {transaction}{mine}:")
+            body += [f"            {line}" for line in self._run_transaction(transaction, call, traced)]
         body.append(f"        control[{POSITION}] = position + 1")
-        return "\n".join(["@kernel_or_plain\ndef flow(stop, order, kinds, env):", *self._unpack(body), *body])
+        arguments = "stop, order, kinds, trace, trace_floats, env" if traced else "stop, order, kinds, env"
+        name = "traced_flow" if traced else "flow"
+        return "\n".join([f"@kernel_or_plain\ndef {name}({arguments}):", *self._unpack(body), *body])
+
+    def _run_group(self, group: int, traced: bool) -> list[str]:
+        """Lines that run a group of the open round."""
+        indent = "    " if traced else ""
+        return [
+            *(self._before_group(group) if traced else ()),
+            f"{indent}s = {self._if_mine(group)}group_{group}(active, env)",
+            f"{indent}if s < 0:",
+            f"{indent}    if s == -1:",
+            f"{indent}        return {PLAIN_GROUP}",
+            f"{indent}    return {STREAM_FULL} if s == -2 else {ROOM} - s",
+            *(self._after_step() if traced else ()),
+            f"control[{GROUP}] = {group + 1}",
+            *((f"if control[{MODE}] == {REPLAYING}:", "    continue") if traced else ()),
+        ]
+
+    def _run_transaction(self, transaction: int, call: str, traced: bool) -> list[str]:
+        """Lines that run a plain transaction for event i."""
+        indent = "    " if traced else ""
+        return [
+            f"if control[{RECORD}] != 0 and control[{LOGGED}] >= log.shape[0]:",
+            f"    return {LOG_FULL}",
+            *(self._before_transaction(transaction) if traced else ()),
+            f"{indent}s = {call}",
+            f"{indent}if s == -1:",
+            f"{indent}    return {PLAIN_EVENT}",
+            *(self._after_step() if traced else ()),
+            "status[i] = s",
+            f"if control[{RECORD}] != 0:",
+            f"    entry = control[{LOGGED}]",
+            f"    log[entry, 0] = {-1 - transaction}",
+            "    log[entry, 1] = 0",
+            "    log[entry, 2] = -1",
+            "    log[entry, 3] = 1 if s == 0 else 0",
+            "    log[entry, 4] = 1",
+            "    log[entry, 5] = tick()",
+            f"    control[{LOGGED}] = entry + 1",
+        ]
 
     def _end_round(self, flow: FlowPlan) -> list[str]:
         lines = []

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.engine.intake import Bound
-from tidegate.engine.kernels.events import refuse_marked
+from tidegate.engine.kernels.events import refuse_marked, touched_list_rows, touched_rows
 from tidegate.engine.kernels.strings import copy_texts, place_texts
 from tidegate.engine.state.strings import StringPool, string_buffers
+from tidegate.engine.state.table import TableState
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.operations.plan import DTYPES, ProgramPlan
@@ -69,6 +70,26 @@ class Batch:
     def events(self, transactions: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """What kernels need to pick the events of some transactions."""
         return self.kinds, self.status, self.needs(transactions)
+
+    def written(self, table: TableState) -> Array:
+        """The slots of a table's rows that transactions without a graph may have written, each once."""
+        bindings = [
+            (position, binding)
+            for position, binding in enumerate(self.plan.rows)
+            if binding.parameter.table.name == table.layout.name and binding.writers  # type: ignore[union-attr]
+        ]
+        touched = np.empty(sum(len(self.slots[position]) for position, _ in bindings), np.int64)
+        count = 0
+        for position, binding in bindings:
+            chosen, slots = self.events(binding.writers), self.slots[position]
+            offsets = self.rows[position].offsets
+            if offsets is None:
+                count = touched_rows(chosen, slots, table.marks, touched, count)
+            else:
+                count = touched_list_rows(chosen, offsets, slots, table.marks, touched, count)
+        found = touched[:count]
+        table.marks[found] = False
+        return found
 
     @property
     def committed(self) -> int:

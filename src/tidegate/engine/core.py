@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,24 +21,26 @@ import pyarrow as pa
 
 from tidegate.engine.arguments import argument_columns, key_columns
 from tidegate.engine.batch import Batch
+from tidegate.engine.execution.executions import Execution
 from tidegate.engine.execution.runner import Runner
 from tidegate.engine.flow_store import FlowStore, layouts_of, require_same_memory
 from tidegate.engine.flows import FlowRun
 from tidegate.engine.intake import (
     Bound,
     bind,
-    column_values,
     key_words,
     kind_accepts,
     one_piece,
     require_column,
 )
-from tidegate.engine.kernels.events import touched_list_rows, touched_rows
 from tidegate.engine.kernels.strings import first_word, match_names
+from tidegate.engine.loading import check_rows, columns_in, duplicate_message, mark_all
+from tidegate.engine.outputs import output_number, outputs_of, restore_outputs
 from tidegate.engine.report import BatchReport
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
+from tidegate.engine.steps import StepRecord, unpack_steps
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.foundation.jit import load_program
@@ -50,6 +53,17 @@ Array = npt.NDArray[Any]
 _NONE = np.empty(0, np.int64)
 LOAD_ROWS = 1 << 20  # rows are loaded in pieces of this size: a piece's slots need memory, too
 STRINGS_KEPT = 1 << 16  # strings that no row holds are kept up to here, and up to as many as rows hold
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """A batch that was taken in and has not left: its events, those that waited before them; since when."""
+
+    events: pa.Table
+    batch: Batch
+    order: Array
+    started: float
+    bound: float
 
 
 class EngineCore:
@@ -81,6 +95,7 @@ class EngineCore:
         self._touched: dict[str, list[Array]] = {}
         self._strings_limit = STRINGS_KEPT
         self._order = _NONE
+        self._replayed: _Entered | None = None
         module = load_program(self.plan.source)
         self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
         self.flows: FlowRun | None = None
@@ -128,20 +143,30 @@ class EngineCore:
 
     # --- batches --------------------------------------------------------------------------------------
 
-    def run(self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None) -> pa.Table:
+    def run(
+        self,
+        events: pa.Table,
+        order: Array | None = None,
+        refused: Mapping[str, Array] | None = None,
+        trace: bool = False,
+    ) -> pa.Table:
         """Run a batch: the events with committed, reason and result, in the order in which they came.
 
         Args:
             events: one row per event.
             order: the positions of the events in the order in which to run them.
             refused: reasons with the events that they refuse before anything runs.
+            trace: whether `take_steps` shall give the steps of dataflow graphs; one worker runs them then.
         """
         with Interrupts() as interrupts:
-            return self._run(events, order, refused or {}, interrupts)
+            entered = self._enter(events, order, refused or {})
+            if self.flows is None:
+                return self._leave(entered, self.runner.run(entered.batch, entered.order, interrupts))
+            return self._leave(entered, self.flows.run(entered.batch, entered.order, trace))
 
-    def _run(
-        self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], interrupts: Interrupts
-    ) -> pa.Table:
+    def _enter(self, events: pa.Table, order: Array | None, refused: Mapping[str, Array]) -> _Entered:
+        """Bind a batch's events; nothing runs."""
+        assert self._replayed is None, "a batch is replayed: end that first"
         started = time.perf_counter()
         self._collect_strings_if_due()
         if self.flows is not None:
@@ -151,15 +176,16 @@ class EngineCore:
         if order is None:
             order = np.arange(batch.size)
         self._order = order
-        bound = time.perf_counter()
-        flows = self.flows
-        execution = self.runner.run(batch, order, interrupts) if flows is None else flows.run(batch, order)
-        executed = time.perf_counter()
+        return _Entered(events, batch, order, started, time.perf_counter())
+
+    def _leave(self, entered: _Entered, execution: Execution) -> pa.Table:
+        """The outcomes of a batch that ran."""
+        executed, batch = time.perf_counter(), entered.batch
         self._finish(batch)
         self._single.let_go()
-        outcomes = batch.outcomes(events, self.strings)
+        outcomes = batch.outcomes(entered.events, self.strings)
         if self.flows is not None:
-            outcomes = self.flows.hold_back(events, outcomes)
+            outcomes = self.flows.hold_back(entered.events, outcomes)
             if self._flow_store is not None:
                 self._flow_store.save(self._note_written)
         done = time.perf_counter()
@@ -169,13 +195,67 @@ class EngineCore:
             aborted=batch.aborts(),
             strategy=execution.strategy,
             interpreted=execution.interpreted,
-            seconds={"bind": bound - started, **execution.seconds, "finish": done - executed},
+            seconds={"bind": entered.bound - entered.started, **execution.seconds, "finish": done - executed},
             workers=execution.workers,
             decision=execution.decision,
             properties=execution.properties,
             why=execution.why,
         )
         return outcomes
+
+    # --- steps of dataflow graphs, and outputs that wait (`steps`) ----------------------------------------
+
+    def take_steps(self) -> list[StepRecord]:
+        """The steps of the runs that were traced since the last call, in the order of commit."""
+        return unpack_steps(self.take_packed_steps())
+
+    def take_packed_steps(self) -> bytes:
+        """The same as bytes for `unpack_steps`: much faster, for no step becomes an object."""
+        return self.flows.take_packed_steps() if self.flows is not None else b""
+
+    def begin_replay(
+        self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None
+    ) -> None:
+        """Take the events of a run in again, as `run` does, with triggers off: nothing runs."""
+        with Interrupts():
+            self._replayed = self._enter(events, order, refused or {})
+            if self.flows is not None:
+                self.flows.begin_replay(self._replayed.order)
+
+    def replay_step(self, record: StepRecord) -> None:
+        """Run a step of that run on the input in its record; what it emits starts nothing."""
+        self.replay_steps((record,))
+
+    def replay_steps(self, records: Iterable[StepRecord]) -> None:
+        """Run several, one after the other."""
+        assert self._replayed is not None and self.flows is not None, "there is no replay of graphs"
+        with Interrupts():
+            self.flows.replay(self._replayed.batch, records)
+
+    def end_replay(self, trace: bool = False) -> pa.Table:
+        """Turn triggers on, run what no step was given of, and say what became of the events, as `run` does."""
+        entered, self._replayed = self._replayed, None
+        assert entered is not None, "nothing is replayed"
+        with Interrupts() as interrupts:
+            if self.flows is None:
+                return self._leave(entered, self.runner.run(entered.batch, entered.order, interrupts))
+            return self._leave(entered, self.flows.end_replay(entered.batch, trace))
+
+    def outputs_waiting(self) -> dict[str, pa.Table]:
+        """What `take_outputs` would give; it stays."""
+        return outputs_of(self.flows, self.strings) if self.flows is not None else {}
+
+    def restore_outputs(self, tuples: Mapping[str, pa.Table]) -> None:
+        """Let exactly these tuples wait in output streams: the opposite of `outputs_waiting`."""
+        if self.flows is not None:
+            restore_outputs(self.flows, tuples, self.strings)
+        elif tuples:
+            raise InputError(f"tuples of {', '.join(tuples)}: the program has no dataflow graph that emits them")
+
+    def take(self, stream: str, count: int | None = None) -> pa.Table:
+        """The first tuples that wait in an output stream, or all; they are forgotten."""
+        assert self.flows is not None
+        return self.flows.take(output_number(self.flows, stream), count)
 
     def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         """Run one transaction now."""
@@ -290,7 +370,7 @@ class EngineCore:
         bound = {binding.parameter.table.name for binding in self.plan.rows}  # type: ignore[union-attr]
         for name in bound if self.flows is None else [layout.name for layout in self.plan.tables]:
             table = self.tables[name]
-            touched = self._written(batch, name) if self._track or self._deleting else _NONE
+            touched = batch.written(table) if self._track or self._deleting else _NONE
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
             if self._track and len(touched):
@@ -301,26 +381,6 @@ class EngineCore:
 
     def _note_written(self, name: str, keys: Array) -> None:
         self._touched.setdefault(name, []).append(keys)
-
-    def _written(self, batch: Batch, name: str) -> Array:
-        table = self.tables[name]
-        bindings = [
-            (position, binding)
-            for position, binding in enumerate(self.plan.rows)
-            if binding.parameter.table.name == name and binding.writers  # type: ignore[union-attr]
-        ]
-        touched = np.empty(sum(len(batch.slots[position]) for position, _ in bindings), np.int64)
-        count = 0
-        for position, binding in bindings:
-            chosen, slots = batch.events(binding.writers), batch.slots[position]
-            offsets = batch.rows[position].offsets
-            if offsets is None:
-                count = touched_rows(chosen, slots, table.marks, touched, count)
-            else:
-                count = touched_list_rows(chosen, offsets, slots, table.marks, touched, count)
-        found = touched[:count]
-        table.marks[found] = False
-        return found
 
     def take_changes(self) -> dict[str, pa.Table]:
         """The rows written since the last call, by table: their columns and whether they exist now."""
@@ -359,10 +419,9 @@ class EngineCore:
 
     def take_outputs(self) -> dict[str, pa.Table]:
         """What was emitted into the streams that nobody consumes, by stream; it is forgotten."""
-        if self.flows is None:
-            return {}
-        outputs = [number for number, output in enumerate(self.flows.flows.outputs) if output]
-        return {self.flows.flows.streams[number].name: self.flows.take(number) for number in outputs}
+        found = self.outputs_waiting()
+        self.restore_outputs({})
+        return found
 
     def graphs(self) -> FlowRun | None:
         """The dataflow graphs, as they are after the last batch."""
@@ -375,7 +434,7 @@ class EngineCore:
             self._flow_store.stale = True
         for name, rows in changes.items():
             table = self.tables[name]
-            keys, columns = self._columns_in(table, rows)
+            keys, columns = columns_in(table, rows)
             exists = np.asarray(one_piece(rows.column("exists")).to_numpy(zero_copy_only=False))
             table.reserve(len(keys))
             slots = table.resolve(keys)
@@ -385,12 +444,12 @@ class EngineCore:
     def load(self, name: str, rows: pa.Table) -> None:
         """Write rows that a user gives: missing fields take their defaults, existing rows are replaced."""
         table = self.tables[name]
-        self._check_rows(table, rows)
-        keys, columns = self._columns_in(table, rows)
+        check_rows(table.layout, rows)
+        keys, columns = columns_in(table, rows)
         known = table.find(keys[:LOAD_ROWS]).max(initial=-1) >= 0  # else most keys are new: make room at once
         table.reserve(0 if known else len(keys))
         pieces = [slice(start, start + LOAD_ROWS) for start in range(0, len(keys), LOAD_ROWS)]
-        again = _mark_all(table, keys, pieces)
+        again = mark_all(table, keys, pieces)
         for piece in pieces:
             slots = table.find(keys[piece])
             slots = slots[slots >= 0]
@@ -400,45 +459,9 @@ class EngineCore:
             else:
                 table.sweep(slots)
         if again is not None:
-            raise InputError(_duplicate_message(table.layout, rows, again))
+            raise InputError(duplicate_message(table.layout, rows, again))
         if self._track:
             self._touched.setdefault(name, []).append(keys)
-
-    def _columns_in(self, table: TableState, rows: pa.Table) -> tuple[Array, dict[str, Array]]:
-        parts = [one_piece(rows.column(key)) for key in table.layout.key]
-        columns = {
-            column.name: column_values(one_piece(rows.column(column.name)), column.kind, self.strings)
-            for column in table.layout.value_columns
-            if column.name in rows.column_names
-        }
-        return key_words(parts, table.layout, self.strings), columns
-
-    def _check_rows(self, table: TableState, rows: pa.Table) -> None:
-        layout = table.layout
-        for name in rows.column_names:
-            if name not in layout.arrow_schema.names:
-                raise InputError(
-                    f"rows of {layout.name}: column {name!r} is not a field; fields are: "
-                    f"{', '.join(layout.arrow_schema.names)}; drop or rename it"
-                )
-        for column in layout.columns:
-            if column.name not in rows.column_names:
-                if column.name in layout.key:
-                    raise InputError(f"rows of {layout.name}: the key column {column.name!r} is missing; add it")
-                continue
-            found = rows.column(column.name)
-            if not kind_accepts(found.type, column.kind):
-                raise InputError(
-                    f"rows of {layout.name}: column {column.name!r} has type {found.type}, "
-                    f"required: {column.kind.value}; cast it"
-                )
-            if found.null_count:
-                row = one_piece(found).is_null().index(True).as_py()
-                raise InputError(f"rows of {layout.name}: column {column.name!r} is null in row {row}; fill it")
-            if column.name in layout.key and pa.types.is_floating(found.type):
-                bad = np.flatnonzero(np.isnan(found.to_numpy()))
-                if len(bad):
-                    raise InputError(f"rows of {layout.name}: the key {column.name!r} is NaN in row {bad[0]}")
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -466,24 +489,3 @@ class EngineCore:
 
 def _may_delete(plan: TransactionPlan) -> bool:
     return not plan.compiled or any(access.action == "delete" for access in plan.accesses)
-
-
-def _mark_all(table: TableState, keys: Array, pieces: list[slice]) -> int | None:
-    """Give every key a slot and a mark; stops at, and returns, the row of a key that stands there again."""
-    for piece in pieces:
-        slots = table.resolve(keys[piece])
-        table.keep_fresh()
-        repeated = np.ones(len(slots), np.bool_)
-        repeated[np.unique(slots, return_index=True)[1]] = False
-        repeated |= table.marks[slots]
-        table.marks[slots] = True
-        if repeated.any():
-            return int(piece.start + np.argmax(repeated))
-    return None
-
-
-def _duplicate_message(layout: TableLayout, rows: pa.Table, again: int) -> str:
-    keys = {name: rows.column(name) for name in layout.key}
-    key = {name: column[again].as_py() for name, column in keys.items()}
-    before = next(row for row in range(again) if all(keys[name][row].as_py() == key[name] for name in keys))
-    return f"rows of {layout.name}: the key {key} is in row {before} and again in row {again}; load each key once"

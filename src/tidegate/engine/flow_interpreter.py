@@ -64,8 +64,11 @@ class FlowInterpreter:
         self._lane: Lane
         self._windows: Windows
 
-    def run(self, batch: Batch, group: int, lane: Lane) -> None:
-        """Run a group of a lane's open round; its outcome goes to the events of the round's border stream."""
+    def run(self, batch: Batch, group: int, lane: Lane) -> str | None:
+        """Run a group of a lane's open round; its outcome goes to the events of the round's border stream.
+
+        Returns why it aborted; None if it committed.
+        """
         number, plan = self._flows.flow_of(group), self._flows.group(group)
         self._lane, self._windows = lane, self._run.windows[self._flows.stage_of(group)]
         active = int(lane.control[ACTIVE])
@@ -101,6 +104,7 @@ class FlowInterpreter:
             self._fail(batch, plan.members, active, reason)
         hits = {member: self._hits.get(member, 0) for member in plan.members}
         lane.log_steps(hits, round_number, group, reason is None)
+        return reason
 
     def _remember(self) -> None:
         """Note the states of the rows that the group changed: from when they were changed last."""

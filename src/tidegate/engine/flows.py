@@ -6,10 +6,14 @@ array is full or plain Python must run something; then it is helped and called a
     flow(...) ──> DONE
               ──> PLAIN_EVENT, PLAIN_GROUP     a transaction, or a group, runs as plain Python
               ──> ..._FULL                     an array is made larger
+              ──> MISFIT                       a step that is to be run again does not come next, or aborts now
 
 Where the graphs have several stages, these may walk through the batch side by side (`lanes`).
 
 Events whose atomic batch is not complete yet wait: they are not run, and come again before the next batch's.
+
+Where steps are traced or replayed (`steps`), `traced_flow` stands for `flow`, and one lane walks through everything:
+the order of commits is that of the walk.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -31,12 +35,14 @@ from tidegate.engine.execution.executions import Execution
 from tidegate.engine.execution.workers import Workers
 from tidegate.engine.flow_interpreter import FlowInterpreter
 from tidegate.engine.interpreter import Interpreter
-from tidegate.engine.lanes import Lane, Pipeline, StageChoice, pieces_of
+from tidegate.engine.lanes import Lane, Pipeline, StageChoice, history_of, pieces_of
 from tidegate.engine.state.history import History
+from tidegate.engine.state.journal import Journal
 from tidegate.engine.state.streams import StreamState, field_array, field_parts, value_array
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
+from tidegate.engine.steps import StepCodec, StepRecord, misfit
 from tidegate.foundation.jit import is_uncompiled
 from tidegate.operations.decision import Strategy
 from tidegate.operations.flow import (
@@ -45,13 +51,19 @@ from tidegate.operations.flow import (
     HISTORY_FULL,
     JOURNAL_FULL,
     LOG_FULL,
+    MISFIT,
+    MODE,
     PLAIN_EVENT,
     PLAIN_GROUP,
     POSITION,
+    REPLAYING,
     STREAM_FULL,
     TABLE_FULL,
     TOP_WORDS,
     TOUCHED_FULL,
+    TRACE_FULL,
+    TRACING,
+    UNTRACED,
     WHICH,
     WINDOW_FULL,
     FlowsPlan,
@@ -66,7 +78,6 @@ from tidegate.operations.outcomes import Step
 from tidegate.operations.plan import DTYPES, Program, column_array
 
 Array = npt.NDArray[Any]
-SMALLEST = 64
 
 PIECES, PIECE_EVENTS = 32, 512
 """Into how many pieces a batch is cut for stages that run side by side, and how small they may be."""
@@ -74,37 +85,7 @@ PIECES, PIECE_EVENTS = 32, 512
 STAGED_EVENTS_MIN = 2048
 """Smaller batches are walked through by one lane: handing out pieces takes longer."""
 
-
-class _Journal:
-    """The rows of one table that the group at hand wrote, as they were before, and those written in this batch."""
-
-    def __init__(self, table: TableState) -> None:
-        self.table = table
-        self.count, self.touched_count = np.zeros(1, np.int64), np.zeros(1, np.int64)
-        self.touched = np.empty(SMALLEST, np.int64)
-        self.grow(SMALLEST)
-
-    def grow(self, size: int) -> None:
-        """Make room for so many rows; what is in it is of no use any more."""
-        self.slots, self.times, self.begins = (np.empty(size, np.int64) for _ in range(3))
-        self.exists = np.empty(size, np.bool_)
-        kinds = {column.name: DTYPES[column.kind] for column in self.table.layout.value_columns}
-        self.columns = {name: np.empty(size, kind) for name, kind in kinds.items()}
-
-    def arrays(self) -> dict[str, Array]:
-        """What generated code calls them."""
-        name = self.table.layout.name
-        found = {f"jn_{name}": self.count, f"jr_{name}": self.slots, f"je_{name}": self.exists}
-        found |= {f"jt_{name}": self.times, f"jb_{name}": self.begins}
-        found |= {f"j{column_array(name, field)}": column for field, column in self.columns.items()}
-        return found | {f"tn_{name}": self.touched_count, f"tt_{name}": self.touched, f"tm_{name}": self.table.marks}
-
-    def take_touched(self) -> Array:
-        """The slots that were written since the last call."""
-        found = self.touched[: self.touched_count[0]].copy()
-        self.table.marks[found] = False
-        self.touched_count[0] = 0
-        return found
+_IN_ORDER = "dataflow graphs run in their order, group by group"
 
 
 class FlowRun:
@@ -139,7 +120,7 @@ class FlowRun:
         self._window_places = [self.flows.place_of_window(number) for number in range(len(self.flows.windows))]
         for (stage, _), layout in zip(self._window_places, self.window_layouts, strict=True):
             self.windows[stage].add(layout)
-        self._journals = {name: _Journal(tables[name]) for name in self.flows.journalled}
+        self._journals = {name: Journal(tables[name]) for name in self.flows.journalled}
         self.histories = {name: History(tables[name], keep) for name, keep in self.flows.remembered}
         self._hits = np.zeros(len(self.flows.members), np.int64)
         widest = max((sum(len(f.kinds) for f in s.fields) for s in self.flows.streams), default=0)
@@ -153,6 +134,9 @@ class FlowRun:
         self._rooms = 0
         self._python = threading.Lock()
         self._ends: dict[str, Array] = {}
+        self._codec = StepCodec(self.plan)
+        self._steps: list[bytes] = []
+        self._at: StepRecord | None = None
 
     def window(self, number: int) -> tuple[Windows, int]:
         """Where a window lies: those of its stage, and its number among them."""
@@ -207,23 +191,19 @@ class FlowRun:
         decided[waiting] = False
         return outcomes.filter(pa.array(decided))
 
-    def run(self, batch: Batch, order: Array) -> Execution:
-        """Take a batch's events through the graphs."""
+    def run(self, batch: Batch, order: Array, trace: bool = False) -> Execution:
+        """Take a batch's events through the graphs; with `trace`, note the steps."""
         began, self._order = time.perf_counter(), order
-        adaptive, several = self._strategy == "adaptive", self._can_be_staged(len(order))
+        adaptive, several = self._strategy == "adaptive", self._can_be_staged(len(order)) and not trace
         staged = several and (not adaptive or self._choice.staged())
         if staged:
             interpreted, properties = self._run_side_by_side(batch, order)
+            self.history += history_of(self._lanes, self.plan, len(self.history))
         else:
-            self._whole.begin(len(order), self.rounds.copy(), self.recording)
-            self._walked, properties = self._whole, {}
-            interpreted = self._walk(self._whole, batch, order, len(order), batch.status)
-        self._keep_history([self._whole] if not staged else self._lanes)
-        rounds = {f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)}
+            self._begin(order, TRACING if trace else UNTRACED)
+            interpreted, properties = self._walk_to_the_end(batch), {}
         seconds, stages = time.perf_counter() - began, len(self.flows.stages)
-        why = "dataflow graphs run in their order, group by group"
-        if several:
-            why = f"{stages} stages that share no table"
+        why = f"{stages} stages that share no table" if several else _IN_ORDER
         if several and adaptive:
             self._choice.learn(staged, len(order), seconds)
             why += f": {self._choice.why}"
@@ -233,7 +213,56 @@ class FlowRun:
             interpreted=interpreted,
             why=why,
             seconds={"execute": seconds},
-            properties={**rounds, **properties},
+            properties={**self._last_rounds(), **properties},
+        )
+
+    def _begin(self, order: Array, mode: int) -> None:
+        """Let one lane stand before the first event."""
+        self._order, self._walked = order, self._whole
+        self._whole.begin(len(order), self.rounds.copy(), self.recording, mode)
+
+    def _walk_to_the_end(self, batch: Batch) -> int:
+        """Let one lane walk from where it stands; returns how often plain Python ran."""
+        lane = self._whole
+        interpreted = self._walk(lane, batch, self._order, len(self._order), batch.status)
+        self.history += history_of([lane], self.plan, len(self.history))
+        if lane.control[MODE] == TRACING:
+            self._steps.append(self._codec.pack(lane.noted, self._strings, batch.reasons))
+        return interpreted
+
+    def _last_rounds(self) -> dict[str, float]:
+        return {f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)}
+
+    # --- steps one by one ------------------------------------------------------------------------------------
+
+    def take_packed_steps(self) -> bytes:
+        """The steps that were traced since the last call, in the order of commit, as `pack_steps` gives them."""
+        found, self._steps = b"".join(self._steps), []
+        return found
+
+    def begin_replay(self, order: Array) -> None:
+        """Stand before the first event of a batch with triggers off: nothing runs but the steps that `replay` gets."""
+        self._begin(order, REPLAYING)
+
+    def replay(self, batch: Batch, records: Iterable[StepRecord]) -> None:
+        """Run these steps, each on the input of its record; what they emit starts nothing."""
+        for record in records:
+            self._at = record
+            status = 0 if record.reason is None else batch.reason(record.reason)
+            words = self._codec.trace(record, self._strings, batch.size, status)
+            for stream, count in self._codec.tuples(record):
+                self._rooms += self.streams[stream].reserve(count)
+            self._whole.run_only(words)
+            self._walk(self._whole, batch, self._order, len(self._order), batch.status)
+
+    def end_replay(self, batch: Batch, trace: bool) -> Execution:
+        """Turn triggers on: run what the steps left in streams, and all events behind them."""
+        began = time.perf_counter()
+        self._whole.turn_to(TRACING if trace else UNTRACED)
+        interpreted = self._walk_to_the_end(batch)
+        seconds = {"execute": time.perf_counter() - began}
+        return Execution(
+            "serial", interpreted=interpreted, why=_IN_ORDER, seconds=seconds, properties=self._last_rounds()
         )
 
     def _can_be_staged(self, events: int) -> bool:
@@ -269,27 +298,45 @@ class FlowRun:
     def _walk(self, lane: Lane, batch: Batch, order: Array, stop: int, refused: Array) -> int:
         """Go on up to an event, helping where machine code asks for it; returns how often plain Python ran."""
         began, control, interpreted = time.perf_counter(), lane.control, 0
-        while (code := self._flow(stop, order, batch, self._environment(lane, batch, refused))) != DONE:
+        while (code := self._flow(lane, stop, order, batch, self._environment(lane, batch, refused))) != DONE:
             with self._python:
                 if code == PLAIN_EVENT:
                     event = int(order[control[POSITION]])
                     self._interpreter.run(batch, event)
                     lane.log_steps({-1 - int(batch.kinds[event]): 1}, 0, -1, batch.status[event] == 0)
+                    self._end_step(lane, batch, int(batch.status[event]))
                     control[POSITION] += 1
                     interpreted += 1
                 elif code == PLAIN_GROUP:
-                    self._groups.run(batch, int(control[GROUP]), lane)
+                    reason = self._groups.run(batch, int(control[GROUP]), lane)
+                    self._end_step(lane, batch, batch.reason(reason) if reason is not None else 0)
                     control[GROUP] += 1
                     interpreted += 1
+                elif code == MISFIT:
+                    self._refuse_step(batch, int(control[WHICH]))
                 else:
                     self._make_room(code, lane)
                 self._rooms += 1
         lane.seconds += time.perf_counter() - began
         return interpreted
 
-    def _flow(self, stop: int, order: Array, batch: Batch, env: tuple[tuple[Any, ...], ...]) -> int:
+    def _flow(self, lane: Lane, stop: int, order: Array, batch: Batch, env: tuple[tuple[Any, ...], ...]) -> int:
         with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
-            return int(self._module.flow(stop, order, batch.kinds, env))
+            if lane.control[MODE] == UNTRACED:
+                return int(self._module.flow(stop, order, batch.kinds, env))
+            floats = lane.trace.view(np.float64)
+            return int(self._module.traced_flow(stop, order, batch.kinds, lane.trace, floats, env))
+
+    def _end_step(self, lane: Lane, batch: Batch, status: int) -> None:
+        """Plain Python ran a step."""
+        if lane.control[MODE] == REPLAYING and status > 0:
+            self._refuse_step(batch, status)
+        lane.end_step(status)
+
+    def _refuse_step(self, batch: Batch, status: int) -> None:
+        """A step that is to be run again is not the next one, or aborts now."""
+        assert self._at is not None
+        raise misfit(self._at, self.plan, batch.reasons[status - 1] if status > 0 else None)
 
     def take_touched(self) -> dict[str, Array]:
         """The slots of rows that graphs wrote since the last call, by table."""
@@ -303,7 +350,7 @@ class FlowRun:
         place[self._order] = np.arange(len(self._order))
         return waiting[np.argsort(place[waiting])]
 
-    def journal(self, table: str) -> _Journal:
+    def journal(self, table: str) -> Journal:
         """The journal of a table."""
         return self._journals[table]
 
@@ -370,34 +417,11 @@ class FlowRun:
         elif code == TOUCHED_FULL:
             journal = self._journals[which]
             journal.touched = np.concatenate([journal.touched, np.empty_like(journal.touched)])
+        elif code == TRACE_FULL:
+            lane.make_room_for_trace()
         else:
             assert code == LOG_FULL, code
             lane.make_room_for_steps()
-
-    # --- history -------------------------------------------------------------------------------------------
-
-    def _keep_history(self, lanes: list[Lane]) -> None:
-        """Add what the lanes ran, in the order in which it happened."""
-        found = []
-        for lane in lanes:
-            lane.collect()
-            found += lane.steps
-            lane.steps = []
-        if len(lanes) > 1:
-            found.sort(key=lambda step: step[-1])
-        for member, batch, group, committed, tuples, _ in found:
-            self._add(member, batch, group, bool(committed), tuples)
-
-    def _add(self, member: int, batch: int, group: int, committed: bool, tuples: int) -> None:
-        graph, place = "", -1
-        if member >= 0:
-            flow = self.flows.flows[self.flows.flow_of(group)]
-            graph, place = flow.name, group - flow.first_group
-        if not graph:  # a plain transaction, whether or not it runs as a graph of its own
-            batch, place = 0, -1
-        number = -1 - member if member < 0 else self.flows.members[member].transaction
-        name = self.plan.names[number]
-        self.history.append(Step(len(self.history), graph, name, batch, place, bool(committed), tuples))
 
     # --- what users see -------------------------------------------------------------------------------------
 
@@ -423,10 +447,10 @@ class FlowRun:
         names = self.plan.event_names
         return next(n for n in self.plan.entries if names[n] == self.flows.streams[stream].name)
 
-    def take(self, number: int) -> pa.Table:
-        """What waits in an output stream; it is forgotten."""
-        found = self.streams[number].table(self._strings)
-        self.streams[number].clear()
+    def take(self, number: int, count: int | None = None) -> pa.Table:
+        """What waits in an output stream, or so many tuples from the first on; they are forgotten."""
+        found = self.streams[number].table(self._strings, count)
+        self.streams[number].drop(found.num_rows)
         return found
 
     def window_rows(self, number: int) -> pa.Table:

@@ -28,13 +28,24 @@ from tidegate.operations.flow import (
     GIVES,
     GROUP,
     LOGGED,
+    MODE,
     NOTHING,
     POSITION,
     RECORD,
     ROUNDS,
+    STEP_EVENTS,
+    STEP_HEAD,
+    STEP_STATUS,
+    STEP_WORDS,
     TAKES,
+    TRACE_END,
+    TRACED,
+    TRACING,
+    UNTRACED,
     FlowsPlan,
 )
+from tidegate.operations.outcomes import Step
+from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
 SMALLEST = 64
@@ -50,6 +61,8 @@ class Lane:
         self.log = np.zeros((SMALLEST, 6), np.int64)
         self.steps: list[tuple[int, ...]] = []
         """What it ran, for a history: member, round, group, committed, tuples, when."""
+        self.trace = np.zeros(0, np.int64)
+        """The words of the steps that it noted, or is to run (`operations.flow`)."""
         self.open: dict[str, Array] = {}
         self.spans: dict[int, Array] = {}
         """Where the round at hand lies in streams of other stages."""
@@ -72,9 +85,10 @@ class Lane:
             self.roles[stream] = GIVES if stream in emitted else TAKES if stream in own.takes else NOTHING
         self.spans = {stream: np.zeros(2, np.int64) for stream in flows.crossing if stream not in emitted}
 
-    def begin(self, events: int, rounds: Array, record: bool) -> None:
+    def begin(self, events: int, rounds: Array, record: bool, mode: int = UNTRACED) -> None:
         """Stand before the first event of a batch; `rounds` are the numbers of the last rounds of each graph."""
         self.control[POSITION], self.control[GROUP], self.control[RECORD] = 0, -1, record
+        self.turn_to(mode)
         self.control[ROUNDS:] = self.rounds_before[:] = rounds
         for number in (border for flow in self.flows.flows for border in flow.borders):
             self.open[f"open_{number}"] = np.zeros(1, np.int64)
@@ -110,6 +124,64 @@ class Lane:
         if not self.control[LOGGED]:
             self.log = np.zeros((2 * len(self.log), 6), np.int64)
         self.collect()
+
+    # --- steps, noted or run again ----------------------------------------------------------------------------
+
+    def turn_to(self, mode: int) -> None:
+        """From here on leave no trace, note steps in a new trace, or run none but those of one."""
+        self.control[MODE], self.control[TRACED], self.control[TRACE_END] = mode, 0, 0
+
+    @property
+    def noted(self) -> Array:
+        """The words of the steps that were noted."""
+        return self.trace[: self.control[TRACED]].copy()
+
+    def run_only(self, words: bytes) -> None:
+        """The steps to run next, and no others."""
+        given = np.frombuffer(words, np.int64)
+        if len(given) > len(self.trace):
+            self.trace = np.zeros(max(len(given), 2 * len(self.trace)), np.int64)
+        self.trace[: len(given)] = given
+        self.control[TRACED], self.control[TRACE_END] = 0, len(given)
+
+    def end_step(self, status: int) -> None:
+        """Close what machine code noted of a step that plain Python ran, or go to the next step to run."""
+        if self.control[MODE] == UNTRACED:
+            return
+        place = int(self.control[TRACED])
+        if self.control[MODE] == TRACING and self.trace[place + STEP_WORDS] > 0:
+            self.trace[place + STEP_STATUS] = status
+            if status > 0:
+                self.trace[place + STEP_WORDS], self.trace[place + STEP_EVENTS] = STEP_HEAD, 0
+        self.control[TRACED] += self.trace[place + STEP_WORDS]
+
+    def make_room_for_trace(self) -> None:
+        """The trace is full."""
+        self.trace = np.concatenate([self.trace, np.zeros(max(len(self.trace), SMALLEST * SMALLEST), np.int64)])
+
+
+def history_of(lanes: Sequence[Lane], plan: ProgramPlan, first: int) -> list[Step]:
+    """What the lanes ran since the last call, in the order in which it happened, numbered from `first` on."""
+    found: list[tuple[int, ...]] = []
+    for lane in lanes:
+        lane.collect()
+        found += lane.steps
+        lane.steps = []
+    if len(lanes) > 1:
+        found.sort(key=lambda step: step[-1])
+    return [_step(plan, first + place, *step[:-1]) for place, step in enumerate(found)]
+
+
+def _step(plan: ProgramPlan, number: int, member: int, batch: int, group: int, committed: int, tuples: int) -> Step:
+    assert plan.flows is not None
+    graph, place = "", -1
+    if member >= 0:
+        flow = plan.flows.flows[plan.flows.flow_of(group)]
+        graph, place = flow.name, group - flow.first_group
+    if not graph:  # a plain transaction, whether or not it runs as a graph of its own
+        batch, place = 0, -1
+    name = plan.names[-1 - member if member < 0 else plan.flows.members[member].transaction]
+    return Step(number, graph, name, batch, place, bool(committed), tuples)
 
 
 class Pipeline:

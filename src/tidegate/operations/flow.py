@@ -19,9 +19,21 @@ if TYPE_CHECKING:
     from tidegate.operations.plan import TransactionPlan
 
 # Where a run stands, so that it can stop and go on (`control` in generated code):
-POSITION, GROUP, ACTIVE, WHICH, LOGGED, RECORD, ROUNDS = range(7)
+POSITION, GROUP, ACTIVE, WHICH, LOGGED, RECORD, MODE, TRACED, TRACE_END, ROUNDS = range(10)
 """The next event; the next group of the open round, the round's border stream; what is full; entries of the history,
-whether one is kept; from the last on, the number of the last round of each graph."""
+whether one is kept; what happens with the trace of steps, how many of its words are written or read, where it ends when
+it is read; from the last on, the number of the last round of each graph."""
+
+UNTRACED, TRACING, REPLAYING = range(3)
+"""What `control[MODE]` says: steps leave no trace; each is noted in `trace`; `trace` says which steps to run."""
+
+# A step in a trace: one execution of a group, or of a plain transaction, as words.
+STEP_WORDS, STEP_FLOW, STEP_WHAT, STEP_ROUND, STEP_CAUSE, STEP_STATUS, STEP_EVENTS, STEP_TEXTS, STEP_HEAD = range(9)
+"""How many words it has; its graph, -1 for a plain transaction; its group, or -1 minus its plain transaction; its
+round, 0 where the graph has no name; the border stream of the round, or the event of the plain transaction; why it
+aborted, 0 if it committed; how many events it took from the border; how many strings it has once it is packed
+(`engine.steps`). The events follow, then for each input stream the number of its tuples and their words. A step that
+aborted is its head and nothing else: nobody runs it again."""
 
 # What a stage does with a stream that leads to another one (`roles` in generated code):
 ALONE, GIVES, TAKES, NOTHING = range(4)
@@ -30,7 +42,7 @@ round ends; it is another stage's; it is of no concern."""
 
 # Why generated code comes back:
 DONE, PLAIN_EVENT, PLAIN_GROUP, TABLE_FULL, STREAM_FULL, WINDOW_FULL, JOURNAL_FULL, TOUCHED_FULL, LOG_FULL = range(9)
-HISTORY_FULL = 9
+HISTORY_FULL, TRACE_FULL, MISFIT = 9, 10, 11
 TOP_WORDS = 1 << 12
 """How many values all calls of a window's `top` in one transaction give at most: they share an array."""
 
@@ -197,6 +209,16 @@ class FlowsPlan:
         """A group by its number."""
         flow = self.flows[self.flow_of(number)]
         return flow.groups[number - flow.first_group]
+
+    def inputs_of(self, group: int) -> tuple[int, ...]:
+        """The streams inside the graph that a group takes tuples from, those of its own members too."""
+        members = (self.members[member] for member in self.group(group).members)
+        return tuple(sorted({m.stream for m in members if not m.border and m.on_window < 0}))
+
+    def borders_of(self, group: int) -> tuple[int, ...]:
+        """The border streams that a group takes events from."""
+        members = (self.members[member] for member in self.group(group).members)
+        return tuple(sorted({m.stream for m in members if m.border}))
 
     def stage_of(self, group: int) -> int:
         """The stage that a group belongs to."""

@@ -1,4 +1,4 @@
-"""Kernels of dataflow graphs: rows by keys that are known only now, which rows a group wrote, what is forgotten."""
+"""Kernels of dataflow graphs: rows by keys known only now, which rows a group wrote, what is forgotten, traces."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ def touch(slots, count, marks, touched, touched_count):  # type: ignore[no-untyp
 def is_forgotten(time, latest, keep):  # type: ignore[no-untyped-def]
     """Whether a state is too old to be asked for: its time is not above the latest one minus what is kept."""
     return time <= LARGEST - keep and time + keep <= latest
+
+
+@kernel
+def step_places(trace, words, places_out):  # type: ignore[no-untyped-def]
+    """Where each step of a trace begins, as its length leads to the next; returns how many there are."""
+    place, count = 0, 0
+    while place < trace.shape[0]:
+        places_out[count] = place
+        count += 1
+        place += trace[place + words]
+    return count
 
 
 @kernel

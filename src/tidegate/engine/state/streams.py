@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.engine.intake import column_values, one_piece
 from tidegate.engine.state.strings import StringPool
 from tidegate.operations.flow import StreamField, StreamLayout, stream_array, stream_count
 from tidegate.operations.layout import Kind
@@ -53,13 +54,38 @@ class StreamState:
             column[place] = values[field][part]
         self.count[0] = place + 1
 
+    def reserve(self, count: int) -> bool:
+        """Have room for so many tuples; whether arrays were replaced for it."""
+        enough = count <= len(self.batches)
+        while count > len(self.batches):
+            self.grow()
+        return not enough
+
     def clear(self) -> None:
         """Forget all tuples."""
         self.span[:] = 0
 
-    def table(self, strings: StringPool) -> pa.Table:
-        """The tuples as Arrow, each with the number of its round."""
-        count = int(self.count[0])
+    def drop(self, count: int) -> None:
+        """Forget the first tuples."""
+        left = int(self.count[0]) - count
+        for column in (self.batches, *self.columns.values()):
+            column[:left] = column[count : count + left].copy()
+        self.count[0] = left
+
+    def restore(self, tuples: pa.Table, strings: StringPool) -> None:
+        """Hold what `table` gave, whatever is held now."""
+        self.reserve(tuples.num_rows)
+        for field in self.layout.fields:
+            found = one_piece(tuples.column(field.name))
+            parts = found.flatten() if pa.types.is_struct(found.type) else [found]
+            for part, (values, kind) in enumerate(zip(parts, field.kinds, strict=True)):
+                self.columns[field.name, part][: tuples.num_rows] = column_values(values, kind, strings)
+        self.batches[: tuples.num_rows] = tuples.column("batch").to_numpy()
+        self.span[:] = 0, tuples.num_rows
+
+    def table(self, strings: StringPool, first: int | None = None) -> pa.Table:
+        """The tuples as Arrow, each with the number of its round; all, or so many from the first on."""
+        count = int(self.count[0]) if first is None else min(first, int(self.count[0]))
         columns: dict[str, pa.Array] = {}
         for field in self.layout.fields:
             kinds = enumerate(field.kinds)

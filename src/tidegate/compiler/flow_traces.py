@@ -1,0 +1,213 @@
+"""Writes what a dataflow graph needs so that its steps can be noted, and run again from the notes.
+
+A step is one execution of a group, or of a plain transaction. Its input lies in streams that are emptied when the round
+is over, so whoever wants to know it must copy it before the group runs:
+
+    note_<group>     copies a step's events and tuples into the trace, from where the group finds them
+    load_<group>     puts them back there, whatever lies there now
+    fail_<group>     gives the round's events the reason for which a step aborted
+
+`traced_flow` (`flows`) calls them around the groups. They are no part of `flow`, and machine code for them is made when
+somebody first asks for a trace: programs whose steps nobody logs pay nothing.
+
+The words of a step are listed in `operations.flow`; strings stand there by their number.
+"""
+
+from __future__ import annotations
+
+from tidegate.compiler.flow_steps import StepWriter
+from tidegate.operations.flow import (
+    GROUP,
+    MISFIT,
+    MODE,
+    REPLAYING,
+    ROUNDS,
+    STEP_CAUSE,
+    STEP_EVENTS,
+    STEP_FLOW,
+    STEP_HEAD,
+    STEP_ROUND,
+    STEP_STATUS,
+    STEP_TEXTS,
+    STEP_WHAT,
+    STEP_WORDS,
+    TRACE_FULL,
+    TRACED,
+    TRACING,
+    WHICH,
+    FlowPlan,
+    StreamLayout,
+    stream_array,
+    stream_count,
+)
+from tidegate.operations.layout import Kind
+
+
+class TraceWriter(StepWriter):
+    """Writes the functions and lines that trace steps and replay them."""
+
+    def _traces(self, group: int, place: int) -> list[str]:
+        """The functions of one group."""
+        return [self._note(group, place), self._load(group), self._fail(group)]
+
+    def _note(self, group: int, place: int) -> str:
+        inputs = [self.flows.streams[number] for number in self.flows.inputs_of(group)]
+        borders = self.flows.borders_of(group)
+        named = self.flows.flows[place].name
+        body = ["    events = 0"]
+        for border in borders:
+            body += [f"    if active == {border}:", f"        events = open_{border}[0]"]
+        tuples = " + ".join(f"{stream_count(stream.name)}[0]" for stream in inputs) or "0"
+        words = [f" + 1 + {stream_count(stream.name)}[0] * {_width(stream)}" for stream in inputs]
+        body += [
+            f"    if t + {STEP_HEAD} + events{''.join(words)} > trace.shape[0]:",
+            "        return -1",
+            f"    trace[t + {STEP_FLOW}] = {place}",
+            f"    trace[t + {STEP_WHAT}] = {group}",
+            f"    trace[t + {STEP_ROUND}] = {f'control[{ROUNDS + place}]' if named else '0'}",
+            f"    trace[t + {STEP_CAUSE}] = active",
+            f"    trace[t + {STEP_STATUS}] = 0",
+            f"    trace[t + {STEP_EVENTS}] = events",
+            f"    trace[t + {STEP_TEXTS}] = 0",
+            f"    p = t + {STEP_HEAD}",
+        ]
+        for border in borders:
+            body += [
+                f"    if active == {border}:",
+                "        for e in range(events):",
+                f"            trace[p] = opened_{border}[e]",
+                "            p += 1",
+            ]
+        for stream in inputs:
+            count = stream_count(stream.name)
+            body += [f"    trace[p] = {count}[0]", "    p += 1", f"    for q in range({count}[0]):"]
+            for name, part, kind in _parts(stream):
+                array = "trace_floats" if kind is Kind.FLOAT else "trace"
+                body += [f"        {array}[p] = {stream_array(stream.name, name, part)}[q]", "        p += 1"]
+        body += [f"    trace[t + {STEP_WORDS}] = p - t if events + {tuples} > 0 else 0", "    return 0"]
+        return self._function(f"note_{group}(t, active, trace, trace_floats, env)", body)
+
+    def _load(self, group: int) -> str:
+        body = [f"    p = t + {STEP_HEAD}"]
+        for border in self.flows.borders_of(group):
+            body += [
+                f"    if active == {border}:",
+                f"        open_{border}[0] = trace[t + {STEP_EVENTS}]",
+                f"        for e in range(open_{border}[0]):",
+                f"            opened_{border}[e] = trace[p]",
+                "            p += 1",
+            ]
+        for stream in (self.flows.streams[number] for number in self.flows.inputs_of(group)):
+            count = stream_count(stream.name)
+            body += [f"    {count}[0] = trace[p]", "    p += 1", f"    for q in range({count}[0]):"]
+            for name, part, kind in _parts(stream):
+                word = {Kind.FLOAT: "trace_floats[p]", Kind.BOOL: "trace[p] != 0"}.get(kind, "trace[p]")
+                body += [f"        {stream_array(stream.name, name, part)}[q] = {word}", "        p += 1"]
+        return self._function(f"load_{group}(t, active, trace, trace_floats, env)", [*body, "    return 0"])
+
+    def _fail(self, group: int) -> str:
+        lines = [line for border in self.flows.borders_of(group) for line in self._refuse_round(border)]
+        return self._function(f"fail_{group}(s, active, env)", [*lines, "    return s"])
+
+    def _refuse_round(self, border: int) -> list[str]:
+        """Lines that give the events of a round that failed its reason, but for those that have one already."""
+        return [
+            f"    if s > 0 and active == {border}:",
+            f"        for e in range(open_{border}[0]):",
+            f"            if status[opened_{border}[e]] == 0:",
+            f"                status[opened_{border}[e]] = s",
+            f"            valid[opened_{border}[e]] = False",
+        ]
+
+    def _function(self, head: str, body: list[str]) -> str:
+        return "\n".join([f"@generated\ndef {head}:", *self._unpack(body), *body])
+
+    # --- lines of `traced_flow` ------------------------------------------------------------------------------
+
+    def _find_step(self, place: int, flow: FlowPlan) -> list[str]:
+        """In an open round: go to the group of the next step, or to the end of the round if that has no step more.
+
+        Groups in between had no input. A round always has a step, that of a group on its border stream: a round that
+        has none is not the one that was noted.
+        """
+        other = f"what < control[{GROUP}] or what >= {flow.group_numbers.stop} or trace[t + {STEP_CAUSE}] != active"
+        if flow.name:
+            other += f" or trace[t + {STEP_ROUND}] != control[{ROUNDS + place}]"
+        return [
+            f"                if control[{MODE}] == {REPLAYING}:",
+            f"                    t = control[{TRACED}]",
+            f"                    what = trace[t + {STEP_WHAT}]",
+            f"                    if {other}:",
+            f"                        if control[{GROUP}] == {flow.first_group}:",
+            f"                            control[{WHICH}] = 0",
+            f"                            return {MISFIT}",
+            f"                        control[{GROUP}] = {flow.group_numbers.stop}",
+            "                    else:",
+            f"                        control[{GROUP}] = what",
+        ]
+
+    def _before_group(self, group: int) -> list[str]:
+        """Lines that note the input of a group, or give it that of the step; then the group runs, or fails again."""
+        return [
+            f"t = control[{TRACED}]",
+            "again = True",
+            f"if control[{MODE}] == {TRACING}:",
+            f"    if note_{group}(t, active, trace, trace_floats, env) < 0:",
+            f"        return {TRACE_FULL}",
+            f"if control[{MODE}] == {REPLAYING}:",
+            f"    again = trace[t + {STEP_STATUS}] == 0",
+            "    if again:",
+            f"        load_{group}(t, active, trace, trace_floats, env)",
+            "if not again:",
+            f"    s = fail_{group}(trace[t + {STEP_STATUS}], active, env)",
+            "else:",
+        ]
+
+    def _after_step(self) -> list[str]:
+        """Lines that close what was noted of a step, or go to the next one; `s` is its status."""
+        return [
+            f"if control[{MODE}] == {TRACING} and trace[t] > 0:",
+            f"    trace[t + {STEP_STATUS}] = s",
+            "    if s > 0:",
+            f"        trace[t + {STEP_WORDS}] = {STEP_HEAD}",
+            f"        trace[t + {STEP_EVENTS}] = 0",
+            f"if control[{MODE}] == {REPLAYING} and again and s > 0:",
+            f"    control[{WHICH}] = s",
+            f"    return {MISFIT}",
+            f"if control[{MODE}] != 0:",
+            f"    control[{TRACED}] = t + trace[t + {STEP_WORDS}]",
+        ]
+
+    def _before_transaction(self, transaction: int) -> list[str]:
+        """The same for a plain transaction, which has no input but its event."""
+        return [
+            f"t = control[{TRACED}]",
+            "again = True",
+            f"if control[{MODE}] == {TRACING}:",
+            f"    if t + {STEP_HEAD} > trace.shape[0]:",
+            f"        return {TRACE_FULL}",
+            f"    trace[t + {STEP_WORDS}] = {STEP_HEAD}",
+            f"    trace[t + {STEP_FLOW}] = -1",
+            f"    trace[t + {STEP_WHAT}] = {-1 - transaction}",
+            f"    trace[t + {STEP_ROUND}] = 0",
+            f"    trace[t + {STEP_CAUSE}] = i",
+            f"    trace[t + {STEP_STATUS}] = 0",
+            f"    trace[t + {STEP_EVENTS}] = 0",
+            f"    trace[t + {STEP_TEXTS}] = 0",
+            f"if control[{MODE}] == {REPLAYING}:",
+            f"    if trace[t + {STEP_WHAT}] != {-1 - transaction} or trace[t + {STEP_CAUSE}] != i:",
+            f"        control[{WHICH}] = 0",
+            f"        return {MISFIT}",
+            f"    again = trace[t + {STEP_STATUS}] == 0",
+            "if not again:",
+            f"    s = trace[t + {STEP_STATUS}]",
+            "else:",
+        ]
+
+
+def _parts(stream: StreamLayout) -> list[tuple[str, int, Kind]]:
+    return [(field.name, part, kind) for field in stream.fields for part, kind in enumerate(field.kinds)]
+
+
+def _width(stream: StreamLayout) -> int:
+    return len(_parts(stream))

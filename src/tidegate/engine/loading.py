@@ -1,0 +1,77 @@
+"""Rows that a user loads: whether they fit their table, and whether each key comes once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.engine.intake import column_values, key_words, kind_accepts, one_piece
+from tidegate.engine.state.table import TableState
+from tidegate.foundation.errors import InputError
+from tidegate.operations.layout import TableLayout
+
+Array = npt.NDArray[Any]
+
+
+def columns_in(table: TableState, rows: pa.Table) -> tuple[Array, dict[str, Array]]:
+    """Rows as a table's arrays hold them: the words of their keys, and the columns that they have."""
+    parts = [one_piece(rows.column(key)) for key in table.layout.key]
+    columns = {
+        column.name: column_values(one_piece(rows.column(column.name)), column.kind, table.strings)
+        for column in table.layout.value_columns
+        if column.name in rows.column_names
+    }
+    return key_words(parts, table.layout, table.strings), columns
+
+
+def check_rows(layout: TableLayout, rows: pa.Table) -> None:
+    """Raise InputError unless rows that a user gives have the columns of a table."""
+    for name in rows.column_names:
+        if name not in layout.arrow_schema.names:
+            raise InputError(
+                f"rows of {layout.name}: column {name!r} is not a field; fields are: "
+                f"{', '.join(layout.arrow_schema.names)}; drop or rename it"
+            )
+    for column in layout.columns:
+        if column.name not in rows.column_names:
+            if column.name in layout.key:
+                raise InputError(f"rows of {layout.name}: the key column {column.name!r} is missing; add it")
+            continue
+        found = rows.column(column.name)
+        if not kind_accepts(found.type, column.kind):
+            raise InputError(
+                f"rows of {layout.name}: column {column.name!r} has type {found.type}, "
+                f"required: {column.kind.value}; cast it"
+            )
+        if found.null_count:
+            row = one_piece(found).is_null().index(True).as_py()
+            raise InputError(f"rows of {layout.name}: column {column.name!r} is null in row {row}; fill it")
+        if column.name in layout.key and pa.types.is_floating(found.type):
+            bad = np.flatnonzero(np.isnan(found.to_numpy()))
+            if len(bad):
+                raise InputError(f"rows of {layout.name}: the key {column.name!r} is NaN in row {bad[0]}")
+
+
+def mark_all(table: TableState, keys: Array, pieces: list[slice]) -> int | None:
+    """Give every key a slot and a mark; stops at, and returns, the row of a key that stands there again."""
+    for piece in pieces:
+        slots = table.resolve(keys[piece])
+        table.keep_fresh()
+        repeated = np.ones(len(slots), np.bool_)
+        repeated[np.unique(slots, return_index=True)[1]] = False
+        repeated |= table.marks[slots]
+        table.marks[slots] = True
+        if repeated.any():
+            return int(piece.start + np.argmax(repeated))
+    return None
+
+
+def duplicate_message(layout: TableLayout, rows: pa.Table, again: int) -> str:
+    """What is wrong with rows of which one has the key of an earlier one."""
+    keys = {name: rows.column(name) for name in layout.key}
+    key = {name: column[again].as_py() for name, column in keys.items()}
+    before = next(row for row in range(again) if all(keys[name][row].as_py() == key[name] for name in keys))
+    return f"rows of {layout.name}: the key {key} is in row {before} and again in row {again}; load each key once"

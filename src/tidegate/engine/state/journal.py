@@ -1,0 +1,46 @@
+"""What a group of a dataflow graph may have to take back in one table, and which rows a batch wrote there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.engine.state.table import TableState
+from tidegate.operations.plan import DTYPES, column_array
+
+Array = npt.NDArray[Any]
+SMALLEST = 64
+
+
+class Journal:
+    """The rows of one table that the group at hand wrote, as they were before, and those written in this batch."""
+
+    def __init__(self, table: TableState) -> None:
+        self.table = table
+        self.count, self.touched_count = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        self.touched = np.empty(SMALLEST, np.int64)
+        self.grow(SMALLEST)
+
+    def grow(self, size: int) -> None:
+        """Make room for so many rows; what is in it is of no use any more."""
+        self.slots, self.times, self.begins = (np.empty(size, np.int64) for _ in range(3))
+        self.exists = np.empty(size, np.bool_)
+        kinds = {column.name: DTYPES[column.kind] for column in self.table.layout.value_columns}
+        self.columns = {name: np.empty(size, kind) for name, kind in kinds.items()}
+
+    def arrays(self) -> dict[str, Array]:
+        """What generated code calls them."""
+        name = self.table.layout.name
+        found = {f"jn_{name}": self.count, f"jr_{name}": self.slots, f"je_{name}": self.exists}
+        found |= {f"jt_{name}": self.times, f"jb_{name}": self.begins}
+        found |= {f"j{column_array(name, field)}": column for field, column in self.columns.items()}
+        return found | {f"tn_{name}": self.touched_count, f"tt_{name}": self.touched, f"tm_{name}": self.table.marks}
+
+    def take_touched(self) -> Array:
+        """The slots that were written since the last call."""
+        found = self.touched[: self.touched_count[0]].copy()
+        self.table.marks[found] = False
+        self.touched_count[0] = 0
+        return found
