@@ -1,16 +1,16 @@
 """`tg.Engine`: the engine without Spark, for tests, notebooks and programs that have their own events.
 
 Arrow in, Arrow out. Safe to call from several threads: calls run one after the other, each as a whole.
-With a `directory` every run, load and execute is a new version on disk before it returns, and an engine
-opened on the same directory goes on from the newest one.
+With a `directory` every run, load and execute is in a log on disk before it returns, and an engine
+opened on the same directory goes on behind the last of them (`durability.logged`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import pyarrow as pa
 
@@ -20,7 +20,10 @@ from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.api.window import Window
 from tidegate.compiler.program import build_program
-from tidegate.durability.versioned import VersionedEngine
+from tidegate.durability.command_log import Sync
+from tidegate.durability.commands import Codec
+from tidegate.durability.logged import LoggedEngine, Recovery, Scheduling
+from tidegate.durability.once_keys import OnceKeys
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.flows import FlowRun
@@ -28,6 +31,8 @@ from tidegate.engine.report import BatchReport
 from tidegate.foundation.errors import DefinitionError, InputError
 from tidegate.operations.decision import Strategy, check_strategy
 from tidegate.operations.outcomes import Outcome, Step
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -50,6 +55,8 @@ class Engine:
         directory: str | None = None,
         punctuation: int | None = None,
         record: bool = False,
+        recovery: Recovery = "weak",
+        sync: Sync = "group",
     ) -> None:
         """Make an engine.
 
@@ -63,49 +70,62 @@ class Engine:
             punctuation: events that are scheduled together at most; None takes each `run` as a whole. It changes
                 speed and latency, never answers; `best_punctuation` estimates a good one.
             record: True keeps a history of dataflow graphs (`history`): every transaction of every round.
+            recovery: what is logged of dataflow graphs. "weak": the events that enter them, and the rest is triggered
+                again when the log is replayed. "strong": every transaction with its input, replayed one by one.
+            sync: what it means that a call has returned. "group": it is on the disk; calls of several threads may share
+                a sync. "always": it is on the disk, by a sync of its own. "never": it was handed to the operating
+                system, and survives the end of the process, but not a loss of power.
         """
         check_strategy(strategy)
         if workers < 1:
             raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
         if punctuation is not None and punctuation < 1:
             raise DefinitionError(f"punctuation: required a number of at least 1, or None, got {punctuation!r}")
+        for name, value, known in (("recovery", recovery, get_args(Recovery)), ("sync", sync, get_args(Sync))):
+            if value not in known:
+                raise DefinitionError(f"{name}: required one of {', '.join(map(repr, known))}, got {value!r}")
         self._program = build_program(transactions)
         plans = self._program.plan.transactions
         self._numbers = {plan.name: number for number, plan in enumerate(plans)}
         self._parameters = [{parameter.name for parameter in plan.parameters} for plan in plans]
         self._lock = threading.RLock()
         self._closed = False
-        self._kept = None
-        self._memory = None
-        if directory is None:
+        self._kept: LoggedEngine | None = None
+        self._memory: EngineCore | None = None
+        if directory is not None:
+            scheduling = Scheduling(strategy, workers, punctuation, record)
+            self._kept = LoggedEngine(self._program, directory, recovery, sync, scheduling)
+            self._lock = self._kept.lock
+        else:
             self._memory = EngineCore(
                 self._program, strategy=strategy, workers=workers, punctuation=punctuation, record=record
             )
-        else:
-            self._kept = VersionedEngine.open_embedded(
-                self._program, directory, strategy, workers, punctuation, record=record
-            )
+            self._codec, self._keys = Codec(plans), OnceKeys()
 
     @property
     def _core(self) -> EngineCore:
-        """The rows in memory; those of a kept state may be loaded anew after a failure."""
-        if self._closed:
-            raise InputError("this engine is closed: make another one, tg.Engine(...), to go on with its state")
-        if self._memory is not None:
+        """The rows in memory, for whoever holds the lock."""
+        if self._memory is not None and not self._closed:
             return self._memory
-        assert self._kept is not None
-        with self._lock:
+        if self._kept is not None and not self._closed:
             return self._kept.core
+        raise InputError("this engine is closed: make another one, tg.Engine(...), to go on with its state")
+
+    def _look(self, look: Callable[[EngineCore], T]) -> T:
+        """What a look at the rows gives; where they are kept, when all that it saw is certain to stay."""
+        if self._kept is not None and not self._closed:
+            return self._kept.read(look)
+        with self._lock:
+            return look(self._core)
 
     def load(self, table: type, rows: pa.Table) -> None:
         """Write rows into a table, replacing those with the same keys; absent columns take their defaults."""
         name = self._table(table)
+        if self._kept is not None and not self._closed:
+            self._kept.load(name, rows)
+            return
         with self._lock:
-            core = self._core
-            if self._kept is None:
-                core.load(name, rows)
-            else:
-                self._kept.load({name: rows})
+            self._core.load(name, rows)
 
     def run(self, events: pa.Table | pa.RecordBatch, order_by: str | None = None) -> pa.Table:
         """Run a batch of events: its columns plus `committed`, `reason` and `result`, in the same row order.
@@ -121,15 +141,21 @@ class Engine:
             events = pa.Table.from_batches([events])
         if not isinstance(events, pa.Table):
             raise InputError(f"events: required a pyarrow.Table, got {type(events).__name__}")
+        if self._kept is not None and not self._closed:
+            return self._kept.run(events, order_by)
         with self._lock:
-            core = self._core
-            if self._kept is not None:
-                return self._kept.run(events, order_by)
-            arrival = arrange(events, order_by, None)
+            core, arrival = self._core, arrange(events, order_by, None)
             return core.run(events, arrival.order, arrival.refused)
 
-    def execute(self, transaction: Transaction, **arguments: Any) -> Outcome:
-        """Run one transaction now; row parameters take keys, composite ones a tuple or a dict."""
+    def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:
+        """Run one transaction now; row parameters take keys, composite ones a tuple or a dict.
+
+        Args:
+            transaction: which one.
+            idempotency_key: a name for this call, such as the id of a request. A call that is made again with the same
+                key runs nothing and gives the outcome of the first time, after a restart, too.
+            arguments: a value for each parameter.
+        """
         number = self._number(transaction)
         expected = self._parameters[number]
         if arguments.keys() != expected:
@@ -137,11 +163,20 @@ class Engine:
             missing, extra = sorted(expected - set(arguments)), sorted(set(arguments) - expected)
             problem = f"missing {', '.join(missing)}" if missing else f"no parameter is called {', '.join(extra)}"
             raise InputError(f"execute {plan.name!r}: {problem}; it takes {', '.join(sorted(expected))}")
+        if self._kept is not None and not self._closed:
+            return self._kept.execute(number, arguments, idempotency_key)
         with self._lock:
-            core = self._core
-            if self._kept is None:
-                return core.execute(number, arguments)
-            return self._kept.execute(number, arguments)
+            if idempotency_key is None:
+                return self._core.execute(number, arguments)
+            return self._execute_once(number, arguments, idempotency_key)
+
+    def _execute_once(self, number: int, arguments: Mapping[str, Any], key: int | str) -> Outcome:
+        call, arguments = self._codec.execute(number, arguments, key)
+        outcome = self._keys.find(key, call)
+        if outcome is None:
+            outcome = self._core.execute(number, arguments)
+            self._keys.add(key, call, outcome)
+        return outcome
 
     def read(self, table: type, key: Any) -> dict[str, Any] | None:
         """One committed row as a dict, or None; a composite key is a tuple or a dict."""
@@ -152,29 +187,33 @@ class Engine:
         words = key if isinstance(key, tuple) else (key,)
         if len(words) != len(fields):
             raise InputError(f"{name}: the key is ({', '.join(fields)}), got {key!r}")
-        with self._lock:
-            return self._core.read(name, words)
+        return self._look(lambda core: core.read(name, words))
 
     def scan(self, table: type | Stream | Window) -> pa.Table:
         """All committed rows of a table, sorted by key; the visible rows of a window; the tuples that wait in a stream.
 
         What waits in a border stream are events of an atomic batch that is not complete.
         """
-        with self._lock:
-            if isinstance(table, Stream):
-                return self._flows().scan(self._stream(table))
-            if isinstance(table, Window):
-                return self._flows().window_rows(self._window(table))
-            return self._core.rows(self._table(table))
+        if isinstance(table, Stream):
+            return self._look(lambda core: self._flows().scan(self._stream(table)))
+        if isinstance(table, Window):
+            return self._look(lambda core: self._flows().window_rows(self._window(table)))
+        name = self._table(table)
+        return self._look(lambda core: core.rows(name))
 
     def take(self, stream: Stream) -> pa.Table:
-        """What was emitted into a stream that no transaction is on, with the number of its `batch`; forgets it."""
+        """What was emitted into a stream that no transaction is on, with the number of its `batch`; forgets it.
+
+        With a `directory`, tuples wait there until they are taken, across restarts.
+        """
         with self._lock:
             number = self._stream(stream)
             flows = self._flows()
             if not flows.flows.outputs[number]:
                 raise InputError(f"stream {stream.name!r} is consumed by transactions; outputs are those that are not")
-            return flows.take(number)
+            if self._kept is None:
+                return flows.take(number)
+        return self._kept.take(stream.name)
 
     @property
     def history(self) -> list[Step]:
@@ -228,6 +267,8 @@ class Engine:
         Whatever is asked of the engine afterwards is refused.
         """
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             if self._kept is not None:
                 self._kept.close()
@@ -250,7 +291,7 @@ class Engine:
         return layout.name
 
     def _number(self, transaction: Transaction) -> int:
-        name = getattr(transaction, "__name__", str(transaction))
+        name = getattr(transaction, "__name__", None) or str(transaction)
         number = self._numbers.get(name)
         if number is not None and getattr(transaction, "on", None) is not None:
             raise InputError(f"{name!r} is started by its stream; feed that with run")

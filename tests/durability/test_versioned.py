@@ -214,30 +214,3 @@ def test_the_loser_of_a_race_for_a_version_repeats_the_winner(state: State) -> N
     state_of_slow.engine = slow
     assert state_of_slow.run("q", 0, FIRST) == FIRST_OUTCOMES
     assert state.versions() == [(1, "q", 0)]
-
-
-def test_an_engine_with_a_directory_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    with tg.Engine([deposit, withdraw], directory=str(tmp_path)) as engine:
-        engine.load(Account, pa.table({"id": [1], "balance": [10]}))
-        engine.run(FIRST, order_by="ts")
-        assert engine.execute(withdraw, dst=1, amount=10) == tg.Outcome(True, None, 10)
-        with pytest.raises(tg.StateOwned):
-            tg.Engine([deposit], directory=str(tmp_path))
-    with tg.Engine([deposit, withdraw], directory=str(tmp_path)) as engine:
-        assert engine.read(Account, 1) == {"id": 1, "balance": 100}
-        assert engine.scan(Account).num_rows == 1
-
-
-def test_a_failed_write_leaves_the_engine_at_what_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = tg.Engine([deposit], directory=str(tmp_path))
-    engine.execute(deposit, dst=1, amount=5)
-
-    def full(*_arguments: Any, **_named: Any) -> None:
-        raise tg.StorageFailed("no space")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("tidegate.foundation.storage.LocalStorage.write", full)
-        with pytest.raises(tg.StorageFailed):
-            engine.execute(deposit, dst=1, amount=5)
-    assert engine.read(Account, 1) == {"id": 1, "balance": 5}
-    assert engine.execute(deposit, dst=1, amount=1).result == 6

@@ -36,6 +36,7 @@ ROWS = "rows"
 ID = "request id"
 
 _OUTPUT = "output "
+_WAITING = "waiting "
 _BY_TRANSACTION = b"results are by transaction"
 
 
@@ -47,6 +48,16 @@ def output_record(stream: str) -> str:
 def output_streams(records: Mapping[str, int]) -> list[str]:
     """The streams that a version's records are of."""
     return [name.removeprefix(_OUTPUT) for name in records if name.startswith(_OUTPUT)]
+
+
+def waiting_record(stream: str) -> str:
+    """The name of the record that holds the tuples of an output stream that nobody took yet."""
+    return f"{_WAITING}{stream}"
+
+
+def waiting_streams(records: Mapping[str, int]) -> list[str]:
+    """The streams whose tuples wait in a version's records."""
+    return [name.removeprefix(_WAITING) for name in records if name.startswith(_WAITING)]
 
 
 def outcome_record(outcomes: pa.Table, requests: str, ranks: Array, by_transaction: bool) -> pa.Table:

@@ -32,7 +32,7 @@ from tidegate.operations.layout import TableLayout
 Kind = Literal["change", "snapshot"]
 
 _PLAIN = ("version", "kind", "query", "batch", "base", "created_at", "events", "committed", "high")
-_CHAIN = ("state", "parent", "epoch", "commit")
+_CHAIN = ("state", "parent", "epoch", "commit", "commands", "log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class VersionInfo:
     `query` names the applicant, and `batch` its batch, that made the version. `high` is the highest `order_by` value
     seen so far; `rows` counts the rows per table in the file, `records` those of what the batch gave out beside its
     changes (records.py). `state` is the state's id, `parent` the hash of the version below (empty for the first),
-    `epoch` counts the owners. `hash` is the version's own. `adopted` are applicants whose batches, up to the one named,
+    `epoch` counts the owners. `commands` is how many commands of the engine's log the version covers, `log` the log's
+    hash there (logged.py). `hash` is the version's own. `adopted` are applicants whose batches, up to the one named,
     count as applied because somebody said so (`tidegate state adopt`).
     """
 
@@ -76,6 +77,8 @@ class VersionInfo:
     epoch: int = 1
     owner: Owner | None = None
     commit: str = ""
+    commands: int = 0
+    log: str = ""
     hash: str = ""
     adopted: dict[str, int] = field(default_factory=dict)
 

@@ -28,16 +28,14 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from tidegate.durability import ownership
+from tidegate.durability import log_segments, ownership
 from tidegate.durability.evolution import require_no_renaming
-from tidegate.durability.ownership import EMBEDDED, ENGINE
 from tidegate.durability.records import OUTCOMES, ROWS, outcome_record, output_record
 from tidegate.durability.served import Applicant
 from tidegate.durability.version_info import Owner
@@ -49,13 +47,10 @@ from tidegate.foundation.errors import (
     RecoveryImpossible,
     StateDiverged,
     StateOwned,
-    StorageUncertain,
 )
-from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import TableLayout
-from tidegate.operations.outcomes import Outcome
 from tidegate.operations.plan import Program
 
 Late = Literal["run", "refuse"]
@@ -95,13 +90,10 @@ class VersionedEngine:
         self._hash = ""
         self._owner: Owner | None = None
         self._epoch = 1
-        self._lock: Hold | None = None
-        self._refusal: Exception | None = None
 
     @property
     def core(self) -> EngineCore:
         """The rows in memory, at `version`."""
-        self._require_usable()
         if self._core is None:
             self._go_to(self._store.tip())
         assert self._core is not None
@@ -278,90 +270,6 @@ class VersionedEngine:
             f"{known.batch + 1}"
         )
 
-    # --- an engine inside this process --------------------------------------------------------------------
-
-    @classmethod
-    def open_embedded(
-        cls,
-        program: Program,
-        path: str,
-        strategy: Strategy = "adaptive",
-        workers: int = 1,
-        punctuation: int | None = None,
-        record: bool = False,
-    ) -> VersionedEngine:
-        """Open a state for an engine inside this process, at its newest version."""
-        engine = cls(program, path, strategy=strategy, workers=workers, punctuation=punctuation, record=record)
-        engine._lock = ownership.hold_alone(engine._storage)
-        try:
-            engine._owner = Owner(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine", ENGINE)
-            newest = engine._store.tip()
-            engine._epoch = ownership.admit(engine._storage, newest, engine._owner)
-            engine._go_to(newest)
-        except BaseException:
-            engine.close()
-            raise
-        return engine
-
-    def load(self, tables: Mapping[str, pa.Table]) -> None:
-        """Write rows that a user gives, as one version."""
-        with_rows = sum(rows.num_rows for rows in tables.values())
-        for name, rows in tables.items():
-            self._guarded(lambda name=name, rows=rows: self.core.load(name, rows))  # type: ignore[misc]
-        self._guarded(lambda: self._commit_embedded(with_rows, 0))
-
-    def run(self, events: pa.Table, order_by: str | None) -> pa.Table:
-        """Run a batch as one version."""
-        arrival = arrange(events, order_by, None)
-        outcomes: pa.Table = self._guarded(lambda: self.core.run(events, arrival.order, arrival.refused))
-        assert self.core.last_batch is not None
-        committed = self.core.last_batch.committed
-        self._guarded(lambda: self._commit_embedded(events.num_rows, committed))
-        return outcomes
-
-    def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
-        """Run one transaction as one version."""
-        outcome: Outcome = self._guarded(lambda: self.core.execute(number, arguments))
-        self._guarded(lambda: self._commit_embedded(1, int(outcome.committed)))
-        return outcome
-
-    def close(self) -> None:
-        """Let go of the state: nothing is committed any more."""
-        if self._core is not None:
-            self._core.runner.workers.close()
-        if self._lock is not None:
-            self._lock.release()
-
-    def _commit_embedded(self, events: int, committed: int) -> None:
-        newest = self._store.info(self.version) if self.version else None
-        try:
-            self._commit(EMBEDDED, self.version + 1, events, committed, newest.high if newest else None, None)
-        except FileExistsError:
-            raise ownership.taken_over(self._storage, self._store.tip()) from None
-
-    def _guarded(self, action: Callable[[], Any]) -> Any:
-        """Run an action; if it fails half way, what memory holds is forgotten, and if nobody can say whether it lasts,
-        all.
-
-        Bad input is found before anything happens.
-        """
-        self._require_usable()
-        try:
-            return action()
-        except InputError:
-            raise
-        except (StorageUncertain, StateOwned) as error:
-            self._refusal = error
-            self._forget()
-            raise
-        except BaseException:
-            self._forget()
-            raise
-
-    def _require_usable(self) -> None:
-        if self._refusal is not None:
-            raise type(self._refusal)(str(self._refusal)) from self._refusal
-
     # --- the first version --------------------------------------------------------------------------------
 
     def initialise(self, tables: Mapping[str, pa.Table]) -> bool:
@@ -455,6 +363,7 @@ class VersionedEngine:
         if self._core is not None and self.version < version <= self.version + CATCH_UP_MAX and self._catch_up(version):
             return
         self._core = None
+        log_segments.require_covered(self._storage, target)
         if target is None:
             self._core, self.version, self._hash = self._new_core(()), 0, ""
             return

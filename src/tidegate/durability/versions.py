@@ -101,7 +101,7 @@ class VersionStore(VersionReader):
         self._tip: _Tip | None = None
 
     def forget(self) -> None:
-        """Know nothing of the storage any more: what is there is looked at, and made certain, before it is used again."""
+        """Know nothing of the storage any more: before it is used again it is looked at, and made certain."""
         self._listing, self._headers, self._tip = None, {}, None
 
     # The newest version, for writers
@@ -299,6 +299,8 @@ class VersionStore(VersionReader):
         below = (
             self._tip.info if self._tip is not None and self._tip.info.version == info.base else self.info(info.base)
         )
+        if info.commands < below.commands:  # not from an engine with a log: what that had logged stays covered
+            info = replace(info, commands=below.commands, log=below.log)
         return replace(info, state=below.state, parent=below.hash, commit="")
 
     def _write(self, info: VersionInfo, bodies: Sequence[Body]) -> VersionInfo:

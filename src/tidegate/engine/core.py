@@ -382,6 +382,12 @@ class EngineCore:
     def _note_written(self, name: str, keys: Array) -> None:
         self._touched.setdefault(name, []).append(keys)
 
+    def touch_again(self, changes: Mapping[str, pa.Table]) -> None:
+        """Let `take_changes` give these rows once more: whoever took them could not keep them."""
+        for name, rows in changes.items():
+            if name in self.tables:
+                self._note_written(name, columns_in(self.tables[name], rows)[0])
+
     def take_changes(self) -> dict[str, pa.Table]:
         """The rows written since the last call, by table: their columns and whether they exist now."""
         changes = {}

@@ -63,9 +63,9 @@ _engines: OrderedDict[tuple[str, str, int], VersionedEngine] = OrderedDict()
 class TaskSettings:
     """What `transact` decided, in plain values: the task's only input besides the rows.
 
-    `columns` are those of the rows; a batch without any brings none. `batch_name` names a batch DataFrame, and `call` says
-    the how many-th call it is, should this be in a foreachBatch; with None it is a stream, whose batches Spark names.
-    `planned_state` and `planned_version` are what the plan was made on.
+    `columns` are those of the rows; a batch without any brings none. `batch_name` names a batch DataFrame, and `call`
+    says the how many-th call it is, should this be in a foreachBatch; with None it is a stream, whose batches Spark
+    names. `planned_state` and `planned_version` are what the plan was made on.
     """
 
     payload: bytes

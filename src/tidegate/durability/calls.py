@@ -1,0 +1,117 @@
+"""Calls of many threads on one engine: whoever has the engine runs those of all that wait.
+
+    thread 1   make a ── gets the lock, runs a b c ── waits for the log ────────── a's outcome
+    thread 2   make b ──────────────────────────────────────────────────────────── b's outcome
+    thread 3   make c ──────────────────────────────────────────────────────────── c's outcome
+    thread 4               make d ── gets the lock, runs d ── waits for the log ── d's outcome
+
+One transaction at a time can run, so threads that hand the engine to each other gain nothing by it, and in Python lose
+much: giving a lock to a thread that sleeps takes longer than the transaction. Here a thread puts its call into a queue,
+and if the engine is free runs everything that is in the queue, its own call among it. The others wake up once, when
+their outcome is there and certain to stay. Measured with 16 threads on two cores: 2.5 times as many transactions as
+with a lock alone.
+
+Invariant: calls run in the order in which they were put into the queue, one at a time, and no thread sleeps while its
+call is in the queue and the engine is free: whoever lets go of the engine wakes the first of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tidegate.durability.command_log import CommandLog
+
+
+class Call:
+    """One call: what to run, and what came of it."""
+
+    __slots__ = ("action", "done", "error", "gate", "outcome")
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        self.action = action
+        self.outcome: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.gate = threading.Lock()
+        self.gate.acquire()
+
+    def run(self) -> None:
+        """Run it; an error is its outcome, an interrupt is not."""
+        try:
+            self.outcome = self.action()
+        except Exception as error:
+            self.error = error
+
+    def wake(self) -> None:
+        """Let its thread look again."""
+        with contextlib.suppress(RuntimeError):  # it is awake already
+            self.gate.release()
+
+
+class Calls:
+    """The queue in front of an engine; `lock` is the engine's, and `log` says when an outcome is certain to stay."""
+
+    def __init__(self, lock: Any, log: CommandLog) -> None:
+        self._lock = lock
+        self._log = log
+        self._queue: deque[Call] = deque()
+
+    def make(self, action: Callable[[], Any]) -> Call:
+        """Put a call into the queue."""
+        call = Call(action)
+        self._queue.append(call)
+        return call
+
+    def result(self, call: Call) -> Any:
+        """The outcome of a call, when it has run and is certain to stay; raises what it raised."""
+        while not call.done:
+            if self._lock.acquire(blocking=False):
+                self._serve(call)
+            else:
+                call.gate.acquire()
+        if call.error is not None:
+            raise call.error
+        return call.outcome
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Have the engine for anything else than a call."""
+        with self._lock:
+            yield
+        self._wake_next()
+
+    def _serve(self, own: Call) -> None:
+        """Run all calls in the queue; the engine is ours, and is let go of before the log is waited for."""
+        served: list[Call] = []
+        try:
+            try:
+                while self._queue:
+                    served.append(self._queue.popleft())
+                    served[-1].run()
+                group = self._log.last()
+            finally:
+                self._lock.release()
+                self._wake_next()
+            self._log.wait(group)
+        except Exception as error:  # the log cannot say what became of them
+            for call in served:
+                call.error = type(error)(str(error))
+        except BaseException:  # an interrupt is the concern of this thread alone
+            for call in served:
+                call.error = call.error or InterruptedError(
+                    "the thread that ran this call was interrupted; whether the call was applied is not certain"
+                )
+            raise
+        finally:
+            for call in served:
+                call.done = True
+                if call is not own:
+                    call.wake()
+
+    def _wake_next(self) -> None:
+        with contextlib.suppress(IndexError):
+            self._queue[0].wake()

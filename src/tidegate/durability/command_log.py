@@ -1,0 +1,244 @@
+"""The command log of an engine: records in, and an answer when they are certain to stay.
+
+    thread 1   append a ─┐                        ┌─ wait(a) returns
+    thread 2   append b ─┼─ one write, one sync ──┼─ wait(b) returns
+    thread 3      append c ── waits for the next ─┘── one write, one sync ── wait(c) returns
+
+Threads run transactions one after the other, under the engine's lock, and append a record each; the order of appending
+is the order of execution. Waiting happens outside of that lock. The first that waits writes and syncs for all that have
+appended until then (group commit); those that come meanwhile are the next group. What `sync` means:
+
+    "group"    a record is on the disk, by a sync that it may share            survives a loss of power
+    "always"   a record is on the disk, by a sync of its own                   survives a loss of power
+    "never"    a record was handed to the operating system                     survives the end of the process
+
+Where files can be appended to, a segment is one file that grows, with room allocated ahead: a full disk is noticed when
+room is asked for, before a transaction runs. Where they cannot (object stores), every group is a segment of its own,
+created under its number exclusively; whoever finds the number taken is no longer the owner.
+
+When a write or a sync fails, nobody knows what is on the disk. The log is then of no use any more (`StorageUncertain`
+to all that wait, and to all that come later): the state must be opened again, and what is found then counts.
+
+Invariant: when `wait` returns, the record and all before it can be read back after the fault that `sync` names.
+
+Not here: what records mean (commands.py), their bytes (log_format.py), when a segment ends (logged.py).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from tidegate.durability.log_format import End, Header, Segment, Tail, encode_frame, encode_header, frames
+from tidegate.foundation.appending import Appender
+from tidegate.foundation.errors import StateOwned, StorageFailed, StorageUncertain
+from tidegate.foundation.storage import Storage
+
+Sync = Literal["group", "always", "never"]
+
+FRAME_SIZE_MAX = 64
+"""What a frame takes beside its records, at most, and one byte in each sector."""
+
+
+class _Group:
+    """Records that are written and synced together, and the threads that wait for it."""
+
+    __slots__ = ("counts", "done", "records", "size", "waiting")
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.records: list[bytes] = []
+        self.counts: list[int] = []
+        self.size = 0
+        self.done = False
+        self.waiting = threading.Condition(lock)
+
+
+class CommandLog:
+    """The newest segment of a state's log, open for appending."""
+
+    def __init__(self, storage: Storage, sync: Sync) -> None:
+        self._storage, self._sync = storage, sync
+        self._lock = threading.Lock()
+        self._group = _Group(self._lock)
+        self._leading = False
+        self._failure: Exception | None = None
+        self._appender: Appender | None = None
+        self._header: Header | None = None
+        self._fields: dict[str, Any] = {}
+        self._end, self._synced = End(0, 0), 0
+        self._unwritten = 0
+        self.first = self.next = 1
+
+    # --- segments ------------------------------------------------------------------------------------------
+
+    def begin(self, first: int, parent: str, **fields: Any) -> None:
+        """Start a segment whose first command has the number `first`; what was appended before must be flushed.
+
+        `fields` are what every segment of this engine says: state, epoch, program, transactions.
+        """
+        assert not self._group.records and not self._leading, "a segment ends when all of it is written"
+        self.close()
+        self._fields = fields or self._fields
+        self.first = self.next = first
+        self._header, data = encode_header(self._segment(first, parent))
+        self._end, self._synced = self._header.start, self._header.end
+        if self._storage.appends:
+            name = self._header.segment.name
+            self._storage.write(name, [data], exclusive=not self._is_empty(name))
+            self._appender = self._storage.append_to(name, len(data))
+
+    @property
+    def hash(self) -> str:
+        """Names everything that was written so far; a segment that nothing was written to adds nothing to it."""
+        if self._header is None:
+            return ""
+        return self._end.hash if self._end.offset > self._header.end else self._header.segment.parent
+
+    @property
+    def size(self) -> int:
+        """The bytes of the segment."""
+        return self._end.offset
+
+    def close(self) -> None:
+        """End the use of the segment; nothing is written."""
+        if self._appender is not None:
+            self._appender.close()
+            self._appender = None
+
+    def _segment(self, first: int, parent: str) -> Segment:
+        return Segment(first=first, parent=parent, created_at=time.time(), **self._fields)
+
+    def _is_empty(self, name: str) -> bool:
+        """Whether a segment of that name was started and nothing was ever appended to it: it may be replaced."""
+        try:
+            data = self._storage.read(name)
+        except FileNotFoundError:
+            return False
+        found = next(frames(name, data))
+        return isinstance(found, Tail)
+
+    # --- records -------------------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> None:
+        """Make sure that a record of so many bytes can be appended; StorageFailed, and nothing happened, if not."""
+        with self._lock:
+            self._require_alive()
+            if self._appender is not None:
+                asked = self._unwritten + size
+                self._appender.reserve(asked + asked // 256 + FRAME_SIZE_MAX * (len(self._group.records) + 2))
+
+    def append(self, record: bytes, counts: bool = True) -> _Group:
+        """Append a record; `wait` for what is returned. A record that does not count has no number of its own."""
+        with self._lock:
+            self._require_alive()
+            group = self._group
+            group.records.append(record)
+            group.size += len(record)
+            group.counts.append(counts)
+            self._unwritten += len(record)
+            return group
+
+    def last(self) -> _Group:
+        """What to wait for, to wait for everything that was appended."""
+        return self._group
+
+    def wait(self, group: _Group) -> None:
+        """Return when a group, and all before it, are certain to stay."""
+        with self._lock:
+            while not group.done:
+                self._require_alive()
+                if not group.records and not self._leading:
+                    return  # nothing was appended since the last group
+                if not self._leading:
+                    self._lead()
+                else:
+                    group.waiting.wait()
+
+    def flush(self) -> None:
+        """Wait for everything that was appended."""
+        self.wait(self._group)
+
+    def _lead(self) -> None:
+        """Write and sync the group at hand, for all that wait for it; the lock is let go of meanwhile."""
+        group, self._leading = self._group, True
+        self._group = _Group(self._lock)
+        self._lock.release()
+        failure: Exception | None = None
+        try:
+            self._write(group)
+        except BaseException as error:
+            failure = self._failed(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._lock.acquire()
+            self._leading = False
+            self._unwritten -= group.size
+            if failure is None:
+                group.done = True
+            else:
+                self._failure = failure
+            group.waiting.notify_all()
+            following = self._group
+            if failure is None and following.records:
+                following.waiting.notify(1)  # one of them writes the next group, for all
+            else:
+                following.waiting.notify_all()
+
+    def _write(self, group: _Group) -> None:
+        """Make the records of a group frames, and these certain to stay."""
+        assert self._header is not None
+        for payload, count in self._payloads(group):
+            if self._appender is None:
+                self._write_object(payload)
+            else:
+                data, self._end = encode_frame(self._header, self._end, self._synced, payload)
+                self._appender.write(data)
+                if self._sync != "never":
+                    self._appender.sync()
+                    self._synced = self._end.offset
+            self.next += count
+
+    def _payloads(self, group: _Group) -> Iterator[tuple[bytes, int]]:
+        """What is synced together, with the number of commands in it."""
+        if self._sync != "always":
+            yield b"".join(group.records), sum(group.counts)
+            return
+        pieces: list[tuple[list[bytes], int]] = []
+        for record, counts in zip(group.records, group.counts, strict=True):
+            if counts or self._appender is not None or not pieces:
+                pieces.append(([record], counts))
+            else:  # an object has a command's number: the command's steps stand in it, too
+                pieces[-1][0].append(record)
+        for records, count in pieces:
+            yield b"".join(records), count
+
+    def _write_object(self, payload: bytes) -> None:
+        """A segment of one frame, where nothing can be appended to."""
+        self._header, start = encode_header(self._segment(self.next, self.hash))
+        data, self._end = encode_frame(self._header, self._header.start, self._header.end, payload)
+        name = self._header.segment.name
+        try:
+            self._storage.write(name, [start, data], exclusive=True)
+        except StorageUncertain:
+            if bytes(self._storage.read(name)) != start + data:
+                raise
+        except FileExistsError:
+            raise StateOwned(
+                f"{self._storage.path}/{name}: somebody else wrote it: this state was taken over by another engine. "
+                "Nothing of this call was applied. Close this engine, and open the state again if it is to go on here."
+            ) from None
+
+    def _failed(self, error: BaseException) -> Exception:
+        if isinstance(error, StorageFailed | StateOwned):
+            return error
+        return StorageUncertain(f"{self._storage.path}: writing the log was interrupted: {error!r}")
+
+    def _require_alive(self) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(
+                f"{self._failure} What was asked for may or may not be in the log: close this engine and open the "
+                "state again; what is found then counts."
+            ) from self._failure

@@ -1,0 +1,474 @@
+"""An engine inside a process whose every command lasts: a command log, and checkpoints in the background.
+
+    execute, run, load, take ──> rows in memory ──> a record in the log ──> synced ──> the caller gets its answer
+                                       │
+                       now and then    └──> rows that changed since ──> a checkpoint: one more version of the state
+
+The log says what was asked for, not which rows changed (commands.py), so a record is some twenty bytes. A state is
+opened by loading the newest checkpoint and running the commands behind it again (replaying.py). A checkpoint holds the
+rows that changed since the one before: making it stops nobody for longer than it takes to copy those rows, all else
+happens in a thread of its own; snapshots of the whole state are put together from files, beside everything else. A
+checkpoint ends a segment of the log and starts another; segments that the kept checkpoints cover are removed.
+
+Commands can be run again only if they give the same rows again. Compiled transactions do. A program with a transaction
+that is plain Python (`compiled=False`) may ask for the time or a random number; with such a program every command is a
+checkpoint of its own, and nothing is replayed.
+
+A command that fails before it changed anything (bad arguments, a full disk) changes nothing. One that fails half way
+takes the rows in memory with it; they are loaded again. When the log cannot be written or synced, nobody knows what is
+on the disk: the engine refuses everything from then on, until the state was opened again.
+
+Invariant: the state that is recovered is that of all commands up to some one of them, in order, and holds every command
+that was acknowledged. A reader sees only what is certain to stay.
+
+Not here: groups of threads that share a sync (command_log.py), which query owns a state (ownership.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+
+from tidegate.durability import log_segments, ownership
+from tidegate.durability.calls import Calls
+from tidegate.durability.command_log import CommandLog, Sync
+from tidegate.durability.commands import Codec, Load, Run, Step, Take, signatures
+from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.once_keys import LAYOUT as KEYS
+from tidegate.durability.once_keys import OnceKeys
+from tidegate.durability.ownership import EMBEDDED, ENGINE
+from tidegate.durability.records import waiting_record, waiting_streams
+from tidegate.durability.replaying import Replay
+from tidegate.durability.stored_rows import fold
+from tidegate.durability.version_info import Owner
+from tidegate.durability.versions import VersionInfo, VersionStore
+from tidegate.engine.arrival import arrange
+from tidegate.engine.core import EngineCore
+from tidegate.engine.steps import pack_steps
+from tidegate.foundation.errors import InputError, RecoveryImpossible, StorageFailed, StorageUncertain
+from tidegate.foundation.holds import Hold
+from tidegate.foundation.storage import Storage, open_storage
+from tidegate.operations.decision import Strategy
+from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome
+from tidegate.operations.plan import Program
+
+Recovery = Literal["strong", "weak"]
+T = TypeVar("T")
+
+CHECKPOINT_AFTER_BYTES = 16 << 20
+"""How long the log grows between checkpoints: replaying so much takes a second or less."""
+
+CHECKPOINTS_KEPT = 2
+"""Checkpoints that can be gone back to; the log behind the older one is kept as well."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """How batches are run; none of it changes answers."""
+
+    strategy: Strategy = "adaptive"
+    workers: int = 1
+    punctuation: int | None = None
+    record: bool = False
+
+
+class LoggedEngine:
+    """A program on a state directory, for the threads of one process."""
+
+    def __init__(
+        self,
+        program: Program,
+        path: str | Storage,
+        recovery: Recovery = "weak",
+        sync: Sync = "group",
+        scheduling: Scheduling | None = None,
+    ) -> None:
+        self.program = program
+        self.lock = threading.RLock()
+        self._scheduling = scheduling or Scheduling()
+        self._storage = open_storage(path) if isinstance(path, str) else path
+        self._store = VersionStore(self._storage, CHECKPOINTS_KEPT)
+        self._codec = Codec(program.plan.transactions)
+        self._repeatable = all(plan.compiled for plan in program.plan.transactions)
+        self._traced = recovery == "strong" and program.plan.flows is not None
+        self._step_by_step = sync == "always"
+        self._log = CommandLog(self._storage, sync)
+        self._calls = Calls(self.lock, self._log)
+        self._core: EngineCore | None = None
+        self._keys = OnceKeys()
+        self._commands = 0
+        self._refusal: Exception | None = None
+        self._checkpoint: threading.Thread | None = None
+        self._unkept: dict[str, pa.Table] | None = None
+        self._held: Hold | None = ownership.hold_alone(self._storage)
+        try:
+            self._open()
+        except BaseException:
+            self._let_go()
+            raise
+
+    # --- commands -------------------------------------------------------------------------------------------
+
+    def execute(self, number: int, arguments: Mapping[str, Any], key: int | str | None = None) -> Outcome:
+        """Run one transaction; with a key, once however often it is asked for."""
+        call = self._calls.make(lambda: self._execute(number, arguments, key))
+        outcome: Outcome = self._calls.result(call)
+        return outcome
+
+    def _execute(self, number: int, arguments: Mapping[str, Any], key: int | str | None) -> Outcome:
+        core = self._ready()
+        record, arguments = self._codec.execute(number, arguments, key)
+        if key is not None:
+            record = self._codec.encode(next(self._codec.decode(record)))
+            known = self._keys.find(key, record)
+            if known is not None:
+                return known
+        self._log.reserve(len(record))
+        outcome = self._guarded(lambda: core.execute(number, arguments))
+        if key is not None:
+            self._keys.add(key, record, outcome)
+        if key is not None or outcome.committed:
+            self._note(record)
+        return outcome
+
+    def run(self, events: pa.Table, order_by: str | None) -> pa.Table:
+        """Run a batch of events."""
+        with self._calls.turn():
+            core = self._ready()
+            arrival = arrange(events, order_by, None)
+            record = self._codec.encode(Run(self._needed(events, order_by), order_by)) if self._repeatable else b""
+            self._log.reserve(len(record))
+            outcomes = self._guarded(lambda: core.run(events, arrival.order, arrival.refused, trace=self._traced))
+            self._note(record)
+            if self._traced:
+                for step in self._steps(core):
+                    self._log.append(step, counts=False)
+            group = self._log.last()
+        self._log.wait(group)
+        return outcomes
+
+    def load(self, table: str, rows: pa.Table) -> None:
+        """Write rows that a user gives."""
+        with self._calls.turn():
+            core = self._ready()
+            record = self._codec.encode(Load(table, rows))
+            self._log.reserve(len(record))
+            self._guarded(lambda: core.load(table, rows))
+            self._note(record)
+            group = self._log.last()
+        self._log.wait(group)
+
+    def take(self, stream: str) -> pa.Table:
+        """The tuples that wait in an output stream; they are forgotten when that is certain to stay."""
+        with self._calls.turn():
+            core = self._ready()
+            count = core.outputs_waiting()[stream].num_rows
+            record = self._codec.encode(Take(stream, count))
+            self._log.reserve(len(record))
+            tuples = self._guarded(lambda: core.take(stream, count))
+            if count:
+                self._note(record)
+            group = self._log.last()
+        self._log.wait(group)
+        return tuples
+
+    def read(self, look: Callable[[EngineCore], T]) -> T:
+        """What a look at the rows gives, when all that it saw is certain to stay."""
+        with self._calls.turn():
+            found, group = look(self._ready()), self._log.last()
+        self._log.wait(group)
+        return found
+
+    @property
+    def core(self) -> EngineCore:
+        """The rows in memory, for whoever holds the lock."""
+        return self._ready()
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint now, and return when it is there."""
+        with self._calls.turn():
+            self._ready()
+            self._begin_checkpoint()
+            self._join()
+            self._require_usable()
+
+    def close(self) -> None:
+        """Write a checkpoint, so that the next one to open the state replays nothing, and let go of it."""
+        with self._calls.turn():
+            try:
+                if self._refusal is None and self._core is not None:
+                    self._begin_checkpoint()
+                self._join()
+            except Exception:  # the log has everything: whoever opens the state replays it
+                _log.warning("%s: no checkpoint could be written at the end", self._storage.path, exc_info=True)
+            finally:
+                self._let_go()
+
+    # --- inside: commands -------------------------------------------------------------------------------------
+
+    def _ready(self) -> EngineCore:
+        """The rows, loaded again if they were lost; raises when nobody knows what is on the disk."""
+        self._require_usable()
+        if self._core is None:
+            self._log.flush()
+            self._join()
+            self._recover()
+        if self._log.size > CHECKPOINT_AFTER_BYTES and not self._is_checkpointing():
+            self._begin_checkpoint()
+        assert self._core is not None
+        return self._core
+
+    def _require_usable(self) -> None:
+        if self._refusal is not None:
+            raise type(self._refusal)(str(self._refusal)) from self._refusal
+
+    def _guarded(self, action: Callable[[], T]) -> T:
+        """Run something on the rows; if it fails half way they are forgotten. Bad input is found before that."""
+        try:
+            return action()
+        except InputError:
+            raise
+        except BaseException:
+            self._core = None
+            raise
+
+    def _note(self, record: bytes) -> None:
+        """A command was run: append it to the log, or keep what it changed where it could not be run again."""
+        self._commands += 1
+        if self._repeatable:
+            self._log.append(record)
+            return
+        self._begin_checkpoint()
+        self._join()
+        self._require_usable()
+        if self._newest.commands != self._commands:
+            self._core = None
+            raise StorageFailed(
+                f"{self._storage.path}: what this call changed could not be kept (the log says why). Nothing was "
+                "committed; what was committed before stands. Run again."
+            )
+
+    def _needed(self, events: pa.Table, order_by: str | None) -> pa.Table:
+        """The columns of events that matter; events that may wait come back whole, with their outcomes."""
+        flows = self.program.plan.flows
+        if flows is not None and flows.may_wait:
+            return events
+        wanted = {*self.program.plan.columns, TRANSACTION_COLUMN, order_by}
+        return events.select([name for name in events.column_names if name in wanted])
+
+    def _steps(self, core: EngineCore) -> list[bytes]:
+        """The records of the steps of a batch: one for each where each is synced by itself, else one for all."""
+        if not self._step_by_step:
+            packed = core.take_packed_steps()
+            return [self._codec.encode(Step(0, 0, 0, packed))] if packed else []
+        return [self._codec.encode(Step(0, 0, 0, pack_steps([step]))) for step in core.take_steps()]
+
+    # --- inside: checkpoints ------------------------------------------------------------------------------------
+
+    def _begin_checkpoint(self) -> None:
+        """Collect the rows that changed and start the next segment; the rest happens in a thread of its own."""
+        self._join()
+        core = self._core
+        newest = self._newest
+        if core is None or self._commands == newest.commands:
+            return
+        self._log.flush()
+        changes = core.take_changes()
+        keys = self._keys.changes()
+        if keys is not None:
+            changes[KEYS.name] = keys
+        records = {waiting_record(name): rows for name, rows in core.outputs_waiting().items()}
+        info = self._info(newest, self._log.hash, tuple(table.layout for table in core.tables.values()))
+        if self._repeatable:
+            self._log.begin(self._commands + 1, info.log)
+        self._checkpoint = threading.Thread(
+            target=self._write_checkpoint, args=(info, changes, records), name="tidegate checkpoint", daemon=True
+        )
+        self._checkpoint.start()
+
+    def _write_checkpoint(self, info: VersionInfo, changes: dict[str, pa.Table], records: dict[str, pa.Table]) -> None:
+        try:
+            self._newest = self._store.commit(info, changes, None, records)
+        except FileExistsError:
+            self._refusal = ownership.taken_over(self._storage, self._store.newest())
+        except StorageUncertain as error:
+            self._refusal = error
+        except Exception:
+            _log.warning("%s: a checkpoint failed; the log keeps growing", self._storage.path, exc_info=True)
+            self._unkept = changes
+            return
+        try:
+            self._tidy()
+        except Exception:
+            _log.warning("%s: old files could not be removed", self._storage.path, exc_info=True)
+
+    def _tidy(self) -> None:
+        """Remove the files that no kept checkpoint needs."""
+        self._store.collect()
+        kept = self._store.infos()[-CHECKPOINTS_KEPT:]
+        firsts = log_segments.numbers(self._storage)
+        for first, following in itertools.pairwise(firsts):
+            if following <= kept[0].commands + 1:
+                self._storage.delete(f"{first:012d}.log")
+
+    def _is_checkpointing(self) -> bool:
+        return self._checkpoint is not None and self._checkpoint.is_alive()
+
+    def _join(self) -> None:
+        """Wait for the checkpoint at hand."""
+        if self._checkpoint is not None:
+            self._checkpoint.join()
+            self._checkpoint = None
+        if self._unkept is not None:  # it failed: the next one must hold these rows, too
+            self._keys.forget_stored()
+            if self._core is not None:
+                self._core.touch_again(self._unkept)
+            self._unkept = None
+
+    def _info(self, newest: VersionInfo, log: str, layouts: Any) -> VersionInfo:
+        return VersionInfo(
+            version=newest.version + 1,
+            kind="change",
+            query=EMBEDDED,
+            batch=self._commands,
+            base=newest.version,
+            created_at=time.time(),
+            events=self._commands - newest.commands,
+            committed=self._commands - newest.commands,
+            high=newest.high,
+            layouts=(*layouts, KEYS),
+            rows={},
+            size=0,
+            epoch=self._epoch,
+            owner=self._owner,
+            commands=self._commands,
+            log=log,
+        )
+
+    # --- inside: opening ------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._owner = Owner(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine", ENGINE)
+        newest = self._store.tip()
+        self._epoch = ownership.admit(self._storage, newest, self._owner)
+        if newest is None:
+            newest = self._store.commit(
+                VersionInfo(
+                    1,
+                    "change",
+                    EMBEDDED,
+                    0,
+                    0,
+                    time.time(),
+                    0,
+                    0,
+                    None,
+                    (),
+                    {},
+                    0,
+                    epoch=self._epoch,
+                    owner=self._owner,
+                ),
+                {},
+            )
+        self._newest = newest
+        parent = self._recover()
+        if self._repeatable:
+            self._log.begin(
+                self._commands + 1,
+                parent,
+                state=newest.state,
+                epoch=self._epoch,
+                program=fingerprint(self.program),
+                transactions=signatures(self.program.plan.transactions),
+            )
+
+    def _recover(self) -> str:
+        """Load the newest checkpoint and run the commands behind it again; returns the log's hash at its end."""
+        newest, declared = self._newest, self.program.plan.tables
+        info, steps = self._store.load(newest.version, declared)
+        require_no_renaming(self._storage.path, info.layouts, declared)
+        core = self._new_core(info)
+        keys: list[pa.Table] = []
+        for changes in steps:
+            if KEYS.name in changes:
+                keys.append(changes.pop(KEYS.name))
+            core.apply(changes)
+        self._keys = OnceKeys.restore(fold(KEYS, keys))
+        records = {name: waiting_record(name) for name in waiting_streams(info.records)}
+        waiting = {name: self._store.read_record(newest.version, record) for name, record in records.items()}
+        core.restore_outputs({name: rows for name, rows in waiting.items() if rows is not None})
+        parent = self._replay(core)
+        self._core = core
+        return parent
+
+    def _replay(self, core: EngineCore) -> str:
+        replay, counted = Replay(core, self._keys, self._codec), dict[str, int]()
+        parent, before = self._newest.log, 0
+        mine = fingerprint(self.program)
+        last: log_segments.OpenSegment | None = None
+        for segment in log_segments.following(self._storage, self._newest, counted):
+            for payload in segment.payloads():
+                if segment.header.segment.program != mine:
+                    raise self._other_program(segment)
+                replay.run(self._codec.decode(payload))
+            counted[segment.name], before = replay.commands - before, replay.commands
+            parent, last = segment.hash, segment
+        replay.end()
+        if core.plan.flows is not None:
+            core.take_packed_steps()
+        if last is not None and last.tail is not None and self._storage.appends and self._log.size == 0:
+            # What a crash left half is cut off, and what is whole is made certain to stay.
+            self._storage.append_to(last.name, last.tail.end.offset).close()
+        self._commands = self._newest.commands + replay.commands
+        return parent
+
+    def _other_program(self, segment: log_segments.OpenSegment) -> RecoveryImpossible:
+        return RecoveryImpossible(
+            f"{segment.file}: its commands were logged by another program than this one, and only that one gives the "
+            "same rows when they are run again. Open the state once with the program that wrote it and close the "
+            "engine: that writes a checkpoint, from which any program can go on. To go on from the newest checkpoint, "
+            f"without the commands behind it: tidegate recover {self._storage.path} --into ANOTHER_PATH"
+        )
+
+    def _new_core(self, info: VersionInfo) -> EngineCore:
+        options = self._scheduling
+        return EngineCore(
+            self.program,
+            tuple(layout for layout in info.layouts if layout.name != KEYS.name),
+            track_changes=True,
+            strategy=options.strategy,
+            workers=options.workers,
+            punctuation=options.punctuation,
+            record=options.record,
+        )
+
+    def _let_go(self) -> None:
+        if self._core is not None:
+            self._core.runner.workers.close()
+        self._core = None
+        self._refusal = self._refusal or InputError(
+            "this engine is closed: make another one, tg.Engine(...), to go on with its state"
+        )
+        self._log.close()
+        if self._held is not None:
+            self._held.release()
+
+
+def fingerprint(program: Program) -> str:
+    """Names what a program does: two programs with the same one give the same rows for the same commands."""
+    plan = program.plan
+    told = [plan.source, [layout.to_json() for layout in plan.tables], signatures(plan.transactions)]
+    return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,90 @@
+"""Commands run again, on the state that they ran on the first time: what recovery does with a log.
+
+    checkpoint ── Execute ── Execute ── Run ── Load ── Take ──>  the state after the last command
+
+A transaction that is run again on the same rows with the same arguments gives the same rows: that is all it takes. A
+batch of events is replayed in one of two ways (S-Store's weak and strong recovery):
+
+    weak      Run                          the events are run as the first time: border transactions start the others
+    strong    Run, Step, Step, Step        the events are taken in with triggers off, every step is run on the input
+                                           that was logged for it, and what no step was logged of is started then
+
+So after a crash in the middle of a strong log, steps that were logged are what they were, and the rest of the round is
+done.
+
+Invariant: after every record the state is what it was after that record the first time, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.durability.commands import Codec, Execute, Load, Note, Record, Run, Step, Take
+from tidegate.durability.once_keys import OnceKeys
+from tidegate.engine.arrival import arrange
+from tidegate.engine.core import EngineCore
+from tidegate.engine.steps import unpack_steps
+from tidegate.foundation.errors import RecoveryImpossible
+
+
+class Replay:
+    """Runs the records of a log, one after the other, on a core and the keys that belong to it."""
+
+    def __init__(self, core: EngineCore, keys: OnceKeys, codec: Codec) -> None:
+        self._core, self._keys, self._codec = core, keys, codec
+        self._names = [[parameter.name for parameter in plan.parameters] for plan in core.plan.transactions]
+        self._waiting: Run | None = None
+        self._with_steps = False
+        self.commands = 0
+        """How many commands were replayed: steps belong to the command before them."""
+
+    def run(self, records: Iterable[Record]) -> None:
+        """Replay records; `end` must follow the last of them."""
+        for record in records:
+            if isinstance(record, Step):
+                self._step(record)
+                continue
+            self.end()
+            self.commands += 1
+            if isinstance(record, Execute):
+                self._execute(record)
+            elif isinstance(record, Run):
+                self._waiting = record  # how it is replayed is known when the next record is
+            elif isinstance(record, Load):
+                self._core.load(record.table, record.rows)
+            elif isinstance(record, Take):
+                self._core.take(record.stream, record.count)
+            else:
+                assert isinstance(record, Note)
+                raise RecoveryImpossible(
+                    f"a log with a record {record.name!r}, which this Tidegate does not know: use the version that "
+                    "wrote it, or a newer one"
+                )
+
+    def end(self) -> None:
+        """Finish the batch at hand: start what no step was logged of."""
+        batch, self._waiting = self._waiting, None
+        if batch is None:
+            return
+        if self._with_steps:
+            self._with_steps = False
+            self._core.end_replay()
+        else:
+            arrival = arrange(batch.events, batch.order_by, None)
+            self._core.run(batch.events, arrival.order, arrival.refused)
+
+    def _execute(self, record: Execute) -> None:
+        arguments = dict(zip(self._names[record.transaction], record.arguments, strict=True))
+        outcome = self._core.execute(record.transaction, arguments)
+        if record.key is not None:
+            self._keys.add(record.key, self._codec.encode(record), outcome)
+
+    def _step(self, record: Step) -> None:
+        batch = self._waiting
+        if batch is None:
+            raise RecoveryImpossible("a log with a step that belongs to no batch: it was not written by this Tidegate")
+        if not self._with_steps:
+            self._with_steps = True
+            arrival = arrange(batch.events, batch.order_by, None)
+            self._core.begin_replay(batch.events, arrival.order, arrival.refused)
+        self._core.replay_steps(unpack_steps(record.payload))
