@@ -40,6 +40,7 @@ from tidegate.engine.report import BatchReport
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
+from tidegate.engine.state.touched import Touched
 from tidegate.engine.steps import StepRecord, unpack_steps
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
@@ -92,7 +93,7 @@ class EngineCore:
         self.last_batch: BatchReport | None = None
         self._track = track_changes
         self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
-        self._touched: dict[str, list[Array]] = {}
+        self._touched: dict[str, Touched] = {}
         self._strings_limit = STRINGS_KEPT
         self._order = _NONE
         self._replayed: _Entered | None = None
@@ -380,7 +381,9 @@ class EngineCore:
                 self.flows.histories[name].sweep(touched)
 
     def _note_written(self, name: str, keys: Array) -> None:
-        self._touched.setdefault(name, []).append(keys)
+        if name not in self._touched:
+            self._touched[name] = Touched(keys.shape[1])
+        self._touched[name].add(keys)
 
     def touch_again(self, changes: Mapping[str, pa.Table]) -> None:
         """Let `take_changes` give these rows once more: whoever took them could not keep them."""
@@ -391,11 +394,8 @@ class EngineCore:
     def take_changes(self) -> dict[str, pa.Table]:
         """The rows written since the last call, by table: their columns and whether they exist now."""
         changes = {}
-        for name, parts in self._touched.items():
-            table = self.tables[name]
-            keys = np.concatenate(parts)
-            if len(parts) > 1:
-                keys = np.unique(keys, axis=0)
+        for name, touched in self._touched.items():
+            table, keys = self.tables[name], touched.distinct()
             slots = table.find(keys)
             there = slots >= 0
             changes[name] = self._change_table(table, keys, slots, there)
@@ -467,7 +467,7 @@ class EngineCore:
         if again is not None:
             raise InputError(duplicate_message(table.layout, rows, again))
         if self._track:
-            self._touched.setdefault(name, []).append(keys)
+            self._note_written(name, keys)
 
     # --- reading ----------------------------------------------------------------------------------------
 
