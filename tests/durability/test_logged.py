@@ -435,7 +435,7 @@ def test_a_lost_segment_is_noticed(tmp_path: Path) -> None:
     assert second.name
 
 
-# --- threads, and real deaths -------------------------------------------------------------------------------------------
+# --- threads, and real deaths ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sync", ["group", "always", "never"])
