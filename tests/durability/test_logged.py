@@ -568,6 +568,16 @@ def test_engines_survive_many_kills(tmp_path: Path, record_property: Any) -> Non
     record_property("compared real kills", 150)
 
 
+def test_a_closed_engine_lets_go_of_a_state_where_there_are_no_locks() -> None:
+    path = "memory://let-go"
+    engine = LoggedEngine(build_program(PROGRAM), path)
+    engine.execute(0, {"dst": 1, "amount": 5})
+    engine.close()
+    versioned, owner = VersionedEngine(build_program(PROGRAM), path), Owner("q", "test", process_token())
+    found = versioned.process(stream_applicant("q", 0), events((1, 1)), order_by=None, late="run", owner=owner)
+    assert found["result"].to_pylist() == [6]
+
+
 def test_an_engine_on_an_object_store_is_fenced_by_its_successor() -> None:
     path = "memory://fenced"
     first = LoggedEngine(build_program(PROGRAM), path)

@@ -211,6 +211,7 @@ class LoggedEngine:
                 if self._refusal is None and self._core is not None:
                     self._begin_checkpoint()
                 self._join()
+                ownership.release(self._storage, self._owner.query)
             except Exception:  # the log has everything: whoever opens the state replays it
                 _log.warning("%s: no checkpoint could be written at the end", self._storage.path, exc_info=True)
             finally:
