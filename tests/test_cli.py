@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -140,7 +139,7 @@ class TestStateVerify:
         store.snapshot(info(3, ACCOUNT, SEAT), tables)
         report = told("state", "verify", path)
         assert report["sound"] and len(report["files"]) == 4
-        assert "versions 1 to 3 can be read" in tidegate("state", "verify", path).stdout
+        assert "versions that can be rebuilt: 1 to 3" in tidegate("state", "verify", path).stdout
 
     @pytest.mark.parametrize("damage", ["flip", "truncate"])
     def test_a_damaged_file_is_named(self, path: str, damage: str) -> None:
