@@ -181,7 +181,9 @@ class TestLoss:
 
     def test_a_hole_in_the_middle_is_no_loss_at_the_end(self, state: Storage) -> None:
         file_of(state, 2).unlink()
-        with pytest.raises(RecoveryImpossible, match="000000000002.change is missing.*tidegate recover .* --into NEW"):
+        with pytest.raises(
+            RecoveryImpossible, match=r"000000000002\.change is missing.*tidegate recover .* --into NEW"
+        ):
             accept_loss(state)
 
     def test_an_older_copy_of_another_state_is_accepted_as_it_is(self, state: Storage, tmp_path: Path) -> None:

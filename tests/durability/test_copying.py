@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.simulation.disk import SimulatedCrash, SimulatedDisk
 from tidegate.durability import head, ownership
 from tidegate.durability.adoption import accept_loss
 from tidegate.durability.copying import back_up, restore
@@ -26,6 +25,7 @@ from tidegate.foundation.errors import (
 )
 from tidegate.foundation.storage import LocalStorage, Storage, open_storage
 
+from ..simulation.disk import SimulatedCrash, SimulatedDisk
 from .test_recovery import FullDisk
 from .test_verification import flip, make, name
 
@@ -156,7 +156,7 @@ def test_a_state_that_took_another_course_does_not_get_into_an_older_backup(tmp_
     back_up(source, target)
     (tmp_path / "state" / name(3)).unlink()
     accept_loss(source)
-    with pytest.raises(StateDiverged, match="this backup is at version 3, and the state at .* only at 2"):
+    with pytest.raises(StateDiverged, match=r"this backup is at version 3, and the state at .* only at 2"):
         back_up(source, target)
     history.commit(VersionStore(source), 3, 5)
     with pytest.raises(StateDiverged, match="version 3 of this backup is not the one"):
@@ -173,7 +173,7 @@ def test_no_state_a_hole_and_a_loss_are_not_backed_up(tmp_path: Path, history: H
     with pytest.raises(StateDiverged, match="version 4 of state"):
         back_up(source, target)
     (tmp_path / "state" / name(2)).unlink()
-    with pytest.raises(RecoveryImpossible, match="000000000002.change is missing"):
+    with pytest.raises(RecoveryImpossible, match=r"000000000002\.change is missing"):
         back_up(source, target)
     assert not target.list()
 

@@ -14,9 +14,14 @@ from tidegate.operations.layout import Column, Kind, TableLayout
 
 PRICE = TableLayout(
     "Price",
-    (Column("amount", Kind.FLOAT, 1.5), Column("id", Kind.INT, 0), Column("name", Kind.STR, ""), Column("on", Kind.BOOL, True)),
+    (
+        Column("amount", Kind.FLOAT, 1.5),
+        Column("id", Kind.INT, 0),
+        Column("name", Kind.STR, ""),
+        Column("on", Kind.BOOL, True),
+    ),
     ("id", "name"),
-)  # fmt: skip
+)
 SINGLE = TableLayout("Single", (Column("price", Kind.FLOAT, 0.0),), ("price",))
 
 Rows = dict[tuple[int, str], tuple[float, bool]]

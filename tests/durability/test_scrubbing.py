@@ -67,6 +67,12 @@ def test_damage_is_logged_and_told_in_every_pass_and_the_rest_is_read_as_well(
     assert scrubber.files == 4
 
 
+def test_a_renamed_file_is_not_believed(tmp_path: Path, history: History) -> None:
+    storage = make(tmp_path, history, 2)
+    (tmp_path / name(2)).rename(tmp_path / name(3))
+    assert "renamed or copied" in one_pass(Scrubber(storage))[0]
+
+
 def test_damage_that_comes_later_is_found_in_a_later_pass(tmp_path: Path, history: History) -> None:
     storage = make(tmp_path, history, 3)
     scrubber = Scrubber(storage)

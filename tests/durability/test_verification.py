@@ -123,6 +123,20 @@ def test_the_file_that_is_missing_is_named(tmp_path: Path, history: History) -> 
     assert report.problems == ("versions 2 to 4 cannot be rebuilt: 000000000002.change is missing",)
 
 
+def test_versions_of_which_no_file_is_left_are_missed_unless_the_history_goes_on_at_a_snapshot(
+    tmp_path: Path, history: History
+) -> None:
+    storage = make(tmp_path, history, 5, 4)
+    for version in (2, 3):
+        (tmp_path / name(version)).unlink()
+    report = check_state(storage)
+    assert report.problems == ("versions 2 to 3 cannot be rebuilt: 000000000002.change is missing",)
+    (tmp_path / name(4)).unlink()
+    report = check_state(storage)
+    assert report.sound and report.remarks == ("versions 2 to 3 are not here: the history goes on at snapshot 4",)
+    assert report.runs == "1, 4 to 5"
+
+
 def test_a_renamed_file_is_not_believed(tmp_path: Path, history: History) -> None:
     storage = make(tmp_path, history, 3)
     (tmp_path / name(3)).rename(tmp_path / name(4))

@@ -7,6 +7,7 @@ query, and says what it finds when it finds it. What is checked, and how, is tol
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import asdict
 from datetime import datetime
@@ -101,6 +102,7 @@ def scrub(
     """
     from tidegate.durability.scrubbing import Scrubber
 
+    logging.getLogger("tidegate.durability.scrubbing").addHandler(logging.NullHandler())  # it is printed here instead
     scrubber = Scrubber(open_state(path))
     wrong = 0
     try:

@@ -109,8 +109,10 @@ def recover(
         return
     tables = ", ".join(f"{name} {count:,}" for name, count in version.rows.items()) or "no tables"
     lines = [f"{target.path}: state {version.state}, at version {version.version} ({tables})"]
-    if result.newest > version.version:
-        lines.append(f"Versions {version.version + 1} to {result.newest} of {source.path} are not in it.")
+    following = version.version + 1
+    if result.newest >= following:
+        left_out = f"Version {following} of {source.path} is" if result.newest == following else ""
+        lines.append(f"{left_out or f'Versions {following} to {result.newest} of {source.path} are'} not in it.")
     say(
         *lines,
         "Start the query with this path. If its checkpoint is newer, its message says how to adopt it.",
