@@ -71,7 +71,7 @@ class TestAdopt:
 
     def test_a_renamed_and_another_table(self, path: str) -> None:
         shown = tidegate("state", "adopt", path, "--rename", "Account=Konto", "--new-table", "Sitz=Seat").stdout
-        assert "version 4: the 2 rows of Account are Konto's now" in shown
+        assert "version 4: Konto has the 2 rows that Account had" in shown
         assert "version 5: there is a table Sitz, without rows; Seat keeps its own" in shown
         store = VersionStore(open_storage(path))
         assert rows_at(store, replace(ACCOUNT, name="Konto")).num_rows == 2

@@ -128,7 +128,8 @@ def _rename(storage: Storage, old: str, new: str, done: list[dict[str, Any]], li
 
     result = rename_table(storage, old, new)
     done.append({"renamed": old, "to": new, "rows": result.rows, "version": result.version.version})
-    lines.append(f"{storage.path}: version {result.version.version}: the {result.rows:,} rows of {old} are {new}'s now")
+    rows = "1 row" if result.rows == 1 else f"{result.rows:,} rows"
+    lines.append(f"{storage.path}: version {result.version.version}: {new} has the {rows} that {old} had")
 
 
 def _add(storage: Storage, new: str, like: str, done: list[dict[str, Any]], lines: list[str]) -> None:
