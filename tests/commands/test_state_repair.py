@@ -65,6 +65,16 @@ class TestAdopt:
         assert "version 3: query 0123456789abcdef goes on with batch 3" in result.stdout
         assert tidegate("state", "verify", path).exit_code == 0
 
+    def test_all_versions_lost_and_a_query_in_one_go_make_a_new_state(self, path: str) -> None:
+        for file in Path(path).glob("0*"):
+            file.unlink()
+        options = ["--query", KNOWN, "--batch", "3"]
+        refused = tidegate("state", "adopt", path, *options)
+        assert refused.exit_code == 1 and f"tidegate state adopt {path} --lost" in refused.stderr
+        shown = tidegate("state", "adopt", path, "--lost", *options).stdout
+        assert "no version is left" in shown and "version 1: query" in shown
+        assert tidegate("state", "verify", path).exit_code == 0
+
     def test_nothing_lost_is_said(self, path: str) -> None:
         assert "nothing is known to be lost" in tidegate("state", "adopt", path, "--lost").stdout
         assert told("state", "adopt", path, "--lost")["done"] == [{"lost": None, "newest": 3}]
