@@ -20,7 +20,8 @@ from tidegate.durability.versions import VersionStore
 from .commands.stored import ACCOUNT, SEAT, info, make_state
 
 COMMANDS = (
-    "demo", "explain", "warm", "state ls", "state show", "state diff", "state verify", "state release",
+    "demo", "explain", "warm", "recover", "state ls", "state served", "state show", "state diff", "state verify",
+    "state scrub", "state release", "state adopt", "state rollback", "state backup", "state restore",
     "bench limit", "bench spark", "bench work", "bench strategies", "bench scaling", "bench dynamic", "bench groups",
     "bench graph", "bench peers",
 )  # fmt: skip
@@ -89,10 +90,47 @@ class TestStateLs:
         shown = tidegate("state", "ls", path).stdout
         assert "Account 1" in shown and "Seat 1" in shown and "01234567" in shown and "owned by no query" in shown
 
+    def test_a_batch_without_events_has_a_number_and_an_adopted_version_has_none(self, store: VersionStore) -> None:
+        path = store.storage.path
+        store.commit(replace(info(4, ACCOUNT), batch=77, events=0, committed=0), {})
+        assert tidegate("state", "adopt", path, "--query", "5b1f", "--batch", "9").exit_code == 0
+        lines = [line.split() for line in tidegate("state", "ls", path).stdout.splitlines()]
+        assert ["4", "change", "01234567", "77"] in [line[:4] for line in lines]
+        assert [line[2] for line in lines if line[:2] == ["5", "change"]] != ["0"]
+
+    def test_the_state_and_its_owner_are_named(self, store: VersionStore, path: str) -> None:
+        store.commit(replace(info(4, ACCOUNT), owner=Owner("q", "ledger", "t"), epoch=6), {})
+        listed = told("state", "ls", path)
+        assert listed["owner"] == {"query": "q", "name": "ledger", "token": "t", "epoch": 6, "alive": False}
+        assert f"state {listed['state']}" in tidegate("state", "ls", path).stdout and len(listed["state"]) == 32
+        assert "owned by query q (ledger) in epoch 6; it is not running" in tidegate("state", "ls", path).stdout
+        ownership.stay_alive(store.storage, "t")
+        assert "in epoch 6; it is running" in tidegate("state", "ls", path).stdout
+        ownership.release(store.storage, "q")
+        assert told("state", "ls", path)["owner"] is None
+
     def test_no_state_is_a_message_and_not_a_traceback(self, tmp_path: Path) -> None:
         result = tidegate("state", "ls", str(tmp_path / "nothing"))
         assert result.exit_code == 1
         assert "there is no state here" in result.stderr and "Traceback" not in result.output
+
+
+class TestStateServed:
+    def test_applicants_are_listed_with_their_last_batch(self, store: VersionStore, path: str) -> None:
+        store.commit(replace(info(4, ACCOUNT), query="other/1", batch=12), {})
+        tidegate("state", "adopt", path, "--query", "5b1f", "--batch", "9")
+        assert told("state", "served", path)["served"] == [
+            {"applicant": "5b1f", "batch": 8, "version": None},
+            {"applicant": "5b1f/0", "batch": 8, "version": None},
+            {"applicant": "0123456789abcdef", "batch": 2, "version": 3},
+            {"applicant": "other/1", "batch": 12, "version": 4},
+        ]
+        lines = [line.split() for line in tidegate("state", "served", path).stdout.splitlines()]
+        assert ["other/1", "12", "4"] in lines and ["5b1f", "8", "adopted"] in lines
+
+    def test_no_state_is_a_message(self, tmp_path: Path) -> None:
+        result = tidegate("state", "served", str(tmp_path / "nothing"))
+        assert result.exit_code == 1 and "there is no state here" in result.stderr
 
 
 class TestStateShow:
@@ -139,7 +177,7 @@ class TestStateVerify:
         store.snapshot(info(3, ACCOUNT, SEAT), tables)
         report = told("state", "verify", path)
         assert report["sound"] and len(report["files"]) == 4
-        assert "versions 1 to 3 can be read" in tidegate("state", "verify", path).stdout
+        assert "versions that can be rebuilt: 1 to 3" in tidegate("state", "verify", path).stdout
 
     @pytest.mark.parametrize("damage", ["flip", "truncate"])
     def test_a_damaged_file_is_named(self, path: str, damage: str) -> None:

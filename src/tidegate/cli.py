@@ -1,4 +1,4 @@
-"""The command line: `tidegate demo`, `explain`, `state ...`, `bench ...` and `warm`.
+"""The command line: `tidegate demo`, `explain`, `state ...`, `recover`, `bench ...` and `warm`.
 
 This module only wires the commands together and decides how errors look: one that Tidegate raises on
 purpose is printed as its message, which says what to do, and ends the command with exit code 1; any
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from tidegate.commands import bench, demo, explain, state, warm
+from tidegate.commands import bench, demo, explain, state, state_copies, warm
 from tidegate.commands.literal import literal
 from tidegate.foundation.errors import TidegateError
 
@@ -65,5 +65,6 @@ def _main(
 app.command("demo")(demo.demo)
 app.command("explain")(explain.explain)
 app.add_typer(state.app, name="state")
+app.command("recover")(state_copies.recover)
 app.add_typer(bench.app, name="bench")
 app.command("warm")(warm.warm)

@@ -7,14 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tidegate.durability import ownership
-from tidegate.durability.ownership import Owner
+from tidegate.durability.version_info import Owner
+from tidegate.durability.versions import VersionStore
 from tidegate.foundation.storage import open_storage
 
 NASTY = {
@@ -49,10 +50,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         engine.run(pa.table({"who": words, "words": words}))
         engine.run(pa.table({"who": words, "words": list(reversed(words))}))
     storage = open_storage(str(state))
-    owner = ownership.current(storage)
-    if owner is not None:
-        ownership.release(storage, owner.query)
-    ownership.claim(storage, Owner("[/]q\x1b[0m", "\u202ehost[b]", 1, 1.0, "[bold]name[/bold]"))
+    store = VersionStore(storage)
+    newest = store.tip()
+    assert newest is not None
+    owner = Owner("[/]q\x1b[0m", "[bold]name[/bold] \u202e", "gone")
+    store.commit(replace(newest, version=3, base=2, query=owner.query, batch=0, epoch=2, owner=owner), {})
     return state
 
 
@@ -92,7 +94,8 @@ def test_differences_are_shown_to_the_letter(path: Path) -> None:
 def test_versions_and_the_owner_are_shown_to_the_letter(path: Path) -> None:
     found = shown("ls", path)
     assert r"[red]state[/] \x1b[31m" in found
-    assert r"owned by query [/]q\x1b[0m ([bold]name[/bold]), process 1 on \u202ehost[b]" in found
+    assert r"owned by query [/]q\x1b[0m ([bold]name[/bold] \u202e) in epoch 2; it is not running" in found
+    assert r"[/]q\x1b[0m" in shown("served", path)
 
 
 def test_a_sound_and_a_damaged_state_are_verified_to_the_letter(path: Path, tmp_path: Path) -> None:
@@ -103,6 +106,18 @@ def test_a_sound_and_a_damaged_state_are_verified_to_the_letter(path: Path, tmp_
     (damaged / "000000000002.change").write_bytes(b"nothing")
     found = shown("verify", damaged, code=1)
     assert r"[/]\x1b[31m/000000000002.change" in found and "✗" in found
+
+
+def test_what_is_done_to_a_state_is_told_to_the_letter(path: Path, tmp_path: Path) -> None:
+    copy, backup = tmp_path / "[/]copy\x1b[31m", tmp_path / "[b]backup\x1b[31m"
+    assert r"[b]backup\x1b[31m: version 3" in shown("backup", path, backup)
+    assert r"[/]copy\x1b[31m: version 3" in shown("restore", backup, copy)
+    query = "[b]query\x1b[31m"
+    assert r"query [b]query\x1b[31m goes on with batch 4" in shown("adopt", copy, "--query", query, "--batch", "4")
+    assert r"[/]copy\x1b[31m: version 5 has the rows of version 1" in shown("rollback", copy, "--to", "1")
+    assert r"no table '[/]\x1b[31m'" in shown("adopt", copy, "--rename", "[/]\x1b[31m=Visitor", code=1)
+    (copy / "000000000002.change").write_bytes(b"nothing")
+    assert r"[/]copy\x1b[31m/000000000002.change" in shown("scrub", copy, "--passes", "1", code=1)
 
 
 def test_errors_and_release_are_shown_to_the_letter(path: Path, tmp_path: Path) -> None:

@@ -176,3 +176,28 @@ def test_a_file_of_a_later_format_asks_for_a_later_tidegate() -> None:
     data[16:20] = struct.pack("<I", google_crc32c.value(bytes(data[:16] + data[20:])))
     with pytest.raises(RecoveryImpossible, match="format 3, this Tidegate reads format 2"):
         files.read_file(stored(bytes(data)), "f.change")
+
+
+@pytest.mark.parametrize("size_max", [1, 64, 192, 1 << 20])
+def test_the_pieces_of_a_file_are_its_bytes(size_max: int) -> None:
+    storage = stored(encoded())
+    header = files.read_header(storage, "f.change")
+    pieces = [bytes(piece) for piece in files.read_pieces(storage, "f.change", header, size_max)]
+    assert b"".join(pieces) == bytes(storage.read("f.change"))
+    assert all(len(piece) <= max(64, size_max) for piece in pieces[1:])
+
+
+def test_a_flipped_bit_anywhere_is_found_before_the_last_piece_is_given_out() -> None:
+    data = encoded()
+    header = files.read_header(stored(data), "f.change")
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position % 8
+        storage, seen = stored(bytes(damaged)), 0
+        with pytest.raises((StorageCorrupted, RecoveryImpossible)):
+            for piece in files.read_pieces(storage, "f.change", header, 64):
+                seen += piece.size
+        assert seen < len(data)
+    for wrong in (data[:-64], data + bytes(64)):
+        with pytest.raises(StorageCorrupted):
+            list(files.read_pieces(stored(wrong), "f.change", header))

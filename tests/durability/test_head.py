@@ -73,3 +73,24 @@ def test_a_note_that_cannot_be_written_does_not_fail_the_commit(
     history.commit(store, 1, 2)
     assert history.loaded(VersionStore(open_storage(str(tmp_path)))) == history.state(2)
     assert "could not be noted" in caplog.text
+
+
+def test_a_version_that_is_committed_while_another_process_opens_the_state_is_no_loss(
+    tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listing does not have it and the note does: nothing was lost, it came in between."""
+    writer = VersionStore(open_storage(str(tmp_path)))
+    history.commit(writer, 1, 2)
+    listed = LocalStorage.list
+
+    def list_and_let_commit(self: LocalStorage) -> list[str]:
+        names = listed(self)
+        monkeypatch.setattr(LocalStorage, "list", listed)
+        history.commit(writer, 3, 3)
+        return names
+
+    monkeypatch.setattr(LocalStorage, "list", list_and_let_commit)
+    store = VersionStore(open_storage(str(tmp_path)))
+    first, again = store.tip(), store.tip()
+    assert first is not None and first.version == 2
+    assert again is not None and again.version == 3

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.commands.state_check import check_files
 from tidegate.durability.records import outcome_in, outcome_record, output_record, output_streams, row_of
+from tidegate.durability.verification import check_state
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
 from tidegate.foundation.storage import open_storage
@@ -73,7 +73,7 @@ def test_a_damaged_record_is_reported_by_who_reads_it_and_by_verify(history: Any
     file.write_bytes(bytes(data))
     with pytest.raises(StorageCorrupted, match="record output alerts"):
         VersionStore(open_storage(str(tmp_path))).read_record(1, NAME)
-    assert not check_files(VersionStore(open_storage(str(tmp_path)))).sound
+    assert not check_state(open_storage(str(tmp_path))).sound
 
 
 def test_of_several_outcomes_with_one_id_the_last_in_order_is_kept() -> None:

@@ -1,61 +1,63 @@
 """`tidegate state`: look into the state that queries keep, and check it.
 
     ls        which versions there are, what made them, who owns the state
+    served    which batches were applied, by whom
     show      rows of a table at a version
     diff      what changed between two versions
-    verify    every byte of every file against its checksum, and the history for holes
     release   give the state free when its owner is known to be gone
 
-All of them but `release` only read; they work beside a running query. Every one takes `--json`, which
-prints one JSON value and nothing else.
+    verify, scrub      is it as it was written?                    state_check.py
+    adopt, rollback    what a person decides about it              state_repair.py
+    backup, restore    copies                                      state_copies.py
+
+What only reads works beside a running query. `--json` prints one JSON value and nothing else.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box, filesize
+from rich import filesize
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from tidegate.commands import state_check, state_copies, state_repair
 from tidegate.commands.literal import literal, visible
+from tidegate.commands.state_printing import Json, Path, empty_table, open_state, print_json, say
 
 if TYPE_CHECKING:
     from tidegate.commands.row_differences import Difference
-    from tidegate.durability.version_info import Owner
     from tidegate.durability.versions import VersionInfo, VersionStore
 
-app = typer.Typer(no_args_is_help=True, help="Look into stored state: versions, rows, changes, checksums.")
+app = typer.Typer(
+    no_args_is_help=True, help="Look into stored state, check it, copy it, and tell it what it cannot know."
+)
 
-Path = Annotated[str, typer.Argument(help="The state's path, as it was given to transact(state=...).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 TableName = Annotated[str | None, typer.Option("--table", help="Which table; not needed if there is one.")]
 Limit = Annotated[int, typer.Option(min=0, help="Show at most this many rows; 0 shows all.")]
 
 
 @app.command("ls")
 def list_versions(path: Path, as_json: Json = False) -> None:
-    """List the versions that can be read, what made each of them, and who owns the state.
+    """List the versions that can be read, what made each of them, the state's id, and who owns it.
 
     Example: `tidegate state ls state/ledger`
     """
-    from tidegate.durability import ownership
-
     store = _open(path)
-    infos, owner = store.infos(), ownership.current(store.storage)
+    infos = store.infos()
     if not infos:
         store.load(None)  # raises, and says that there is no state here
+    newest = infos[-1]
+    owner = _owner_record(store, newest)
     if as_json:
         versions = [_version_record(info) for info in infos]
-        _print_json({"path": store.storage.path, "owner": _owner_record(owner), "versions": versions})
+        told = {"path": store.storage.path, "state": newest.state, "owner": owner, "versions": versions}
+        print_json(told)
         return
-    console = Console()
-    table = _table(store.storage.path)
+    table = empty_table(store.storage.path)
     for heading in ("version", "kind", "query", "batch", "made at"):
         table.add_column(heading, no_wrap=True, justify="right" if heading in ("version", "batch") else "left")
     for heading in ("events", "aborted", "rows", "size"):
@@ -68,15 +70,42 @@ def list_versions(path: Path, as_json: Json = False) -> None:
             f"{info.version}",
             info.kind,
             literal(info.query[:8]),
-            f"{info.batch}" if info.events else "",
+            f"{info.batch}" if info.query else "",
             f"{moment:%H:%M:%S}" if one_day else f"{moment:%Y-%m-%d %H:%M:%S}",
             f"{info.events:,}",
             f"{info.events - info.committed:,}",
             Text("\n".join(f"{n:,}" if one_table else f"{visible(name)} {n:,}" for name, n in info.rows.items())),
             filesize.decimal(info.size, precision=0),
         )
-    console.print(table)
-    console.print(literal(_owner_line(owner)))
+    Console().print(table)
+    say(f"state {newest.state}", _owner_line(owner))
+
+
+@app.command("served")
+def list_served(path: Path, as_json: Json = False) -> None:
+    """List who had batches applied, the last one of each, and the version that it made.
+
+    A batch is never applied again. The calls of a foreachBatch are listed as QUERY/0, QUERY/1 and so on, batch
+    DataFrames as batch-NAME; a batch without a version was adopted (`tidegate state adopt`).
+
+    Example: `tidegate state served state/ledger`
+    """
+    store = _open(path)
+    if store.tip() is None:
+        store.load(None)  # raises, and says that there is no state here
+    lines = sorted(store.served.lines().items(), key=lambda item: (item[1].version, item[0]))
+    if as_json:
+        found = [{"applicant": name, "batch": line.batch, "version": line.version or None} for name, line in lines]
+        print_json({"path": store.storage.path, "horizon": store.served.horizon, "served": found})
+        return
+    table = empty_table(store.storage.path)
+    for heading in ("applicant", "last batch", "version"):
+        table.add_column(heading, justify="left" if heading == "applicant" else "right")
+    for name, line in lines:
+        table.add_row(literal(name), f"{line.batch}", f"{line.version}" if line.version else "adopted")
+    Console().print(table)
+    if store.served.horizon:
+        say(f"batch DataFrames up to version {store.served.horizon} are no longer remembered one by one")
 
 
 @app.command("show")
@@ -108,9 +137,9 @@ def show_rows(
         rows = row_differences.with_key(layout, rows, key)
     shown = rows.slice(0, limit) if limit else rows
     if as_json:
-        _print_json(shown.to_pylist())
+        print_json(shown.to_pylist())
         return
-    view = _table(f"{layout.name}: {rows.num_rows:,} rows")
+    view = empty_table(f"{layout.name}: {rows.num_rows:,} rows")
     for column in layout.columns:
         view.add_column(literal(f"{column.name}{' (key)' if column.name in layout.key else ''}"), justify="right")
     for row in shown.to_pylist():
@@ -147,11 +176,11 @@ def show_difference(
         found += row_differences.difference(layout, old, rows_at(store, layout, after))
     shown = found[:limit] if limit else found
     if as_json:
-        _print_json([{**asdict(each), "what": each.what} for each in shown])
+        print_json([{**asdict(each), "what": each.what} for each in shown])
         return
     counts = {what: sum(each.what == what for each in found) for what in ("added", "removed", "changed")}
     console = Console()
-    view = _table(", ".join(f"{count:,} {what}" for what, count in counts.items()))
+    view = empty_table(", ".join(f"{count:,} {what}" for what, count in counts.items()))
     for heading in ("table", "key", "", "before", "after"):
         view.add_column(heading)
     styles = {"added": "green", "removed": "red", "changed": ""}
@@ -160,40 +189,6 @@ def show_difference(
         view.add_row(*map(literal, (each.table, key, each.what, *_cells(each))), style=styles[each.what])
     console.print(view)
     _print_rest(console, len(found) - len(shown))
-
-
-@app.command("verify")
-def verify_files(path: Path, as_json: Json = False) -> None:
-    """Read every file, compare it with its checksums, and look for holes in the history.
-
-    Ends with exit code 1 when anything is wrong. Example: `tidegate state verify state/ledger`
-    """
-    from tidegate.commands.state_check import check_files
-
-    store = _open(path)
-    report = check_files(store)
-    if as_json:
-        _print_json(asdict(report) | {"sound": report.sound})
-    else:
-        console = Console()
-        view = _table(store.storage.path)
-        for heading in ("file", "rows", "bytes", "checksums"):
-            view.add_column(heading, justify="right" if heading in ("rows", "bytes") else "left")
-        for file in report.files:
-            verdict = literal(file.problem, "red") if file.problem else Text("✓", "green")
-            view.add_row(literal(file.name), f"{file.rows:,}", f"{file.size:,}", verdict)
-        console.print(view)
-        for problem in report.history_problems:
-            console.print(Text.assemble(("✗ ", "red"), literal(problem)), soft_wrap=True)
-        if report.sound:
-            size = sum(file.size for file in report.files)
-            console.print(
-                f"[green]✓[/green] {len(report.files)} files, {size:,} bytes: all as they were written; "
-                f"versions {report.oldest} to {report.newest} can be read",
-                highlight=False,
-            )
-    if not report.sound:
-        raise typer.Exit(1)
 
 
 @app.command("release")
@@ -212,37 +207,34 @@ def release_owner(
     from tidegate.durability import ownership
     from tidegate.foundation.errors import StateOwned
 
-    storage = _open(path).storage
+    storage = open_state(path)
     owner = ownership.current(storage)
+    named = "no query" if owner is None else f"query {owner.query} ({owner.name})"
     if owner is not None and not force and ownership.is_alive(storage, owner):
         raise StateOwned(
-            f"{storage.path}: {_owner_line(owner)}, and a process of it still runs. Stop the query, or use "
-            "--force if you are sure that it does not use this state any more."
+            f"{storage.path}: owned by {named}, and a process of it still runs. Stop the query, or use --force if you "
+            "are sure that it does not use this state any more."
         )
     released = owner is not None and ownership.release(storage, owner.query)
     if as_json:
-        _print_json({"path": storage.path, "released": released, "owner": _owner_record(owner)})
+        print_json({"path": storage.path, "released": released, "owner": None if owner is None else asdict(owner)})
     else:
-        told = f"released; it was {_owner_line(owner)}" if released else "nothing to release: no query owns it"
-        Console().print(literal(f"{storage.path}: {told}"), soft_wrap=True)
+        told = f"released; it was owned by {named}" if released else "nothing to release: no query owns it"
+        say(f"{storage.path}: {told}")
 
 
-def _table(title: str) -> Table:
-    """An empty table that fits many columns into a narrow terminal."""
-    return Table(
-        title=literal(title, "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+app.command("verify")(state_check.verify)
+app.command("scrub")(state_check.scrub)
+app.command("adopt")(state_repair.adopt)
+app.command("rollback")(state_repair.rollback)
+app.command("backup")(state_copies.backup)
+app.command("restore")(state_copies.restore)
 
 
 def _open(path: str) -> VersionStore:
     from tidegate.durability.versions import VersionStore
-    from tidegate.foundation.storage import open_storage
 
-    return VersionStore(open_storage(path))
+    return VersionStore(open_state(path))
 
 
 def _version_record(info: VersionInfo) -> dict[str, Any]:
@@ -252,14 +244,21 @@ def _version_record(info: VersionInfo) -> dict[str, Any]:
     return record
 
 
-def _owner_record(owner: Owner | None) -> dict[str, Any] | None:
-    return None if owner is None else asdict(owner)
+def _owner_record(store: VersionStore, newest: VersionInfo) -> dict[str, Any] | None:
+    """The owner, its epoch, and whether a process of it still runs (None: nobody can tell)."""
+    from tidegate.durability import ownership
+
+    if newest.owner is None or ownership.is_released(store.storage, newest.epoch):
+        return None
+    alive = ownership.is_alive(store.storage, newest.owner)
+    return {**asdict(newest.owner), "epoch": newest.epoch, "alive": alive}
 
 
-def _owner_line(owner: Owner | None) -> str:
+def _owner_line(owner: dict[str, Any] | None) -> str:
     if owner is None:
         return "owned by no query"
-    return f"owned by query {owner.query} ({owner.name})"
+    alive = {True: "it is running", False: "it is not running", None: "whether it runs cannot be seen here"}
+    return f"owned by query {owner['query']} ({owner['name']}) in epoch {owner['epoch']}; {alive[owner['alive']]}"
 
 
 def _cells(difference: Difference) -> tuple[str, str]:
@@ -278,7 +277,3 @@ def _cells(difference: Difference) -> tuple[str, str]:
 def _print_rest(console: Console, left_out: int) -> None:
     if left_out > 0:
         console.print(f"and {left_out:,} more; --limit 0 shows all", style="dim", highlight=False)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2))

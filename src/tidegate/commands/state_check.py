@@ -1,70 +1,127 @@
-"""Checks every stored byte of a state, and that its history has no hole.
+"""`tidegate state verify` and `scrub`: is a state as it was written?
 
-A file is sound when all of it agrees with its checksums and its header speaks of the version that its
-name says. A history is sound when its newest version can be rebuilt from what is there. Damage is
-collected, not raised: a person who runs this wants to know all of it.
+`verify` reads everything once and says all that is wrong; `scrub` reads it again and again, slowly, beside a running
+query, and says what it finds when it finds it. What is checked, and how, is told in `durability.verification` and
+`durability.scrubbing`.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import Literal, cast
+import logging
+import time
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
 
-from tidegate.durability import files
-from tidegate.durability.version_info import from_header
-from tidegate.durability.versions import VersionStore
-from tidegate.foundation.errors import TidegateError
+import typer
+from rich.console import Console
+from rich.text import Text
 
+from tidegate.commands.literal import literal
+from tidegate.commands.state_printing import (
+    Json,
+    Path,
+    empty_table,
+    open_state,
+    print_json,
+    progress,
+    say,
+    say_right,
+    say_wrong,
+)
 
-@dataclass(frozen=True, slots=True)
-class FileCheck:
-    """One file: what it holds, and what is wrong with it (None: nothing)."""
-
-    name: str
-    rows: int
-    size: int
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StateCheck:
-    """All files of a state, and what is wrong with the history that they form."""
-
-    files: tuple[FileCheck, ...]
-    history_problems: tuple[str, ...]
-    oldest: int | None
-    newest: int | None
-
-    @property
-    def sound(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.history_problems and all(file.problem is None for file in self.files)
+_STEP_SECONDS = 0.1
 
 
-def check_files(store: VersionStore) -> StateCheck:
-    """Read and check all version files of a state."""
-    checks = tuple(
-        _check(store, name, int(match[1]), match[2])
-        for name in store.storage.list()
-        if (match := re.fullmatch(r"(\d{12})\.(change|snapshot)", name))
-    )
-    versions = store.refresh()
-    problems = []
+def verify(
+    path: Path,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also rebuild each snapshot from the one before, and compare the rows.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Read every byte of every file, follow the history, and say which versions can really be rebuilt.
+
+    Checked are the checksums, that the versions are one chain of one state, snapshots against the changes beside them,
+    the head, and what was served. Works beside a running query. Ends with exit code 1 when anything is wrong.
+
+    Examples:
+
+    * `tidegate state verify state/ledger`
+
+    * `tidegate state verify backups/ledger --deep --json`
+    """
+    from tidegate.durability.verification import check_state
+
+    storage = open_state(path)
+    with progress("reading") as (told, started):
+        report = check_state(storage, deep, told, started)
+    if as_json:
+        print_json(asdict(report) | {"sound": report.sound})
+    else:
+        view = empty_table(report.path)
+        for heading in ("file", "rows", "bytes", "checked"):
+            view.add_column(heading, justify="right" if heading in ("rows", "bytes") else "left")
+        for file in report.files:
+            verdict = literal(file.problem, "red") if file.problem else Text("✓", "green")
+            view.add_row(literal(file.name), f"{file.rows:,}", f"{file.size:,}", verdict)
+        Console().print(view)
+        for problem in report.problems:
+            say_wrong(problem)
+        for remark in report.remarks:
+            say(f"note: {remark}")
+        if report.sound:
+            size = sum(file.size for file in report.files)
+            say_right(f"{len(report.files)} files, {size:,} bytes: all as they were written")
+        say(f"versions that can be rebuilt: {report.runs}")
+        if not report.sound and report.rebuildable:
+            say(
+                "Put damaged and missing files back from a backup. To make a new state of a version that can be "
+                f"rebuilt: tidegate recover {report.path} --to {report.rebuildable[-1][1]} --into NEW"
+            )
+    if not report.sound:
+        raise typer.Exit(1)
+
+
+def scrub(
+    path: Path,
+    every: Annotated[float, typer.Option(min=0.0, help="Seconds from the start of a pass to that of the next.")] = 3600,
+    rate: Annotated[float, typer.Option(min=0.001, help="Read at most this many MB per second.")] = 20.0,
+    passes: Annotated[int, typer.Option(min=0, help="Stop after so many passes; 0 goes on until stopped.")] = 0,
+) -> None:
+    """Read a state again and again, slowly, and say what is damaged as soon as it is found.
+
+    Runs beside a query until it is stopped (Ctrl-C). With `--passes` it ends by itself, with exit code 1 when it found
+    anything.
+
+    Examples:
+
+    * `tidegate state scrub state/ledger --every 86400 --rate 5`
+
+    * `tidegate state scrub state/ledger --passes 1`
+    """
+    from tidegate.durability.scrubbing import Scrubber
+
+    logging.getLogger("tidegate.durability.scrubbing").addHandler(logging.NullHandler())  # it is printed here instead
+    scrubber = Scrubber(open_state(path))
+    wrong = 0
     try:
-        if store.newest() is None:
-            store.load(None)  # raises, and says that there is no state here
-    except TidegateError as error:
-        problems.append(str(error))
-    return StateCheck(checks, tuple(problems), versions[0] if versions else None, versions[-1] if versions else None)
-
-
-def _check(store: VersionStore, name: str, version: int, kind: str) -> FileCheck:
-    size = store.storage.size(name)
-    try:
-        header, _ = files.read_file(store.storage, name)
-        file = files.described(store.storage, name)
-        info = from_header(file, version, cast(Literal["change", "snapshot"], kind), header)
-    except TidegateError as error:
-        return FileCheck(name, 0, size, str(error))
-    return FileCheck(name, sum(info.rows.values()), size, None)
+        while not passes or scrubber.passes < passes:
+            began, number, files, size = time.monotonic(), scrubber.passes, scrubber.files, scrubber.bytes
+            found = 0
+            while scrubber.passes == number:
+                for problem in scrubber.step(max(1, int(rate * 1e6 * _STEP_SECONDS))):
+                    say_wrong(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {problem}")
+                    found += 1
+                behind = (scrubber.bytes - size) / (rate * 1e6) - (time.monotonic() - began)
+                if behind > 0 and scrubber.passes == number:
+                    time.sleep(behind)
+            wrong += found
+            report = f"{scrubber.files - files} files, {scrubber.bytes - size:,} bytes sound; {found} damaged"
+            say(f"{datetime.now():%Y-%m-%d %H:%M:%S}  pass {scrubber.passes}: {report}")
+            if not passes or scrubber.passes < passes:
+                time.sleep(max(0.0, every - (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        say("stopped")
+    if wrong:
+        raise typer.Exit(1)

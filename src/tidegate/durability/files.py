@@ -47,6 +47,7 @@ FORMAT = 2
 MAGIC = b"TIDEGATE"
 ALIGNMENT = 64
 FIRST_READ_SIZE = 4096  # holds the header of a file with a handful of tables
+PIECE_SIZE = 4 << 20  # large enough that an object store's answer time does not count
 
 _PREAMBLE = struct.Struct("<8sIII")
 _CHECKED = 16  # the part of the preamble that its checksum covers
@@ -173,6 +174,35 @@ def read_section(storage: Storage, name: str, header: Header, section: Section) 
     """One section of a stored file: the rest of the file is not read."""
     file = described(storage, name)
     return decode_section(file, header, section, storage.read(name, section.offset, section.size))
+
+
+def read_pieces(storage: Storage, name: str, header: Header, size_max: int = PIECE_SIZE) -> Iterator[pa.Buffer]:
+    """All bytes of a stored file in pieces, for whoever copies or checks it; nothing is decoded.
+
+    The last piece of a section is given out after the section's checksum was found right.
+    """
+    file = described(storage, name)
+    _require_size(file, header, storage.size(name))
+    start = storage.read(name, 0, header.end)
+    found = decode_header(file, start).hash
+    if found != header.hash:
+        raise _corrupted(file, 0, f"the header with the hash {header.hash}", found)
+    yield start
+    step = max(ALIGNMENT, size_max // ALIGNMENT * ALIGNMENT)  # so that a checksum never lies in two pieces
+    for section in header.sections:
+        checksum, end = header.checksum, section.offset + section.size
+        for offset in range(section.offset, end, step):
+            wanted = min(step, end - offset)
+            data = storage.read(name, offset, wanted)
+            _require(file, offset + data.size, wanted, data.size, f"bytes in {_described(section)}")
+            is_last = offset + wanted == end
+            checksum = google_crc32c.extend(checksum, data.slice(0, wanted - _CHECKSUM.size) if is_last else data)
+            if is_last:
+                (stored,) = _CHECKSUM.unpack(data.slice(wanted - _CHECKSUM.size))
+                if checksum != stored:
+                    expected = f"checksum {stored:08x} of {_described(section)}"
+                    raise _corrupted(file, section.offset, expected, f"{checksum:08x}")
+            yield data
 
 
 def described(storage: Storage, name: str) -> str:

@@ -53,9 +53,11 @@ def read(storage: Storage) -> Head | None:
         return None  # it was never synced: after a power failure it may hold anything
 
 
-def require_reached(storage: Storage, newest: VersionInfo | None) -> None:
-    """That no version was lost at the end of the history."""
-    head = read(storage)
+def require_reached(storage: Storage, newest: VersionInfo | None, head: Head | None) -> None:
+    """That no version was lost at the end of the history.
+
+    `head` is what was noted before `newest` was looked for: versions that others commit meanwhile are then no loss.
+    """
     if head is None or (newest is not None and head.state == newest.state and head.version <= newest.version):
         return
     found = "none" if newest is None else f"version {newest.version} of state {newest.state}"

@@ -1,0 +1,92 @@
+"""What the commands on states share: their arguments, and how they print.
+
+Everything that was not written in this package goes through `literal`. With `--json` a command prints one JSON value
+and nothing else; progress is shown on a terminal only, on standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.commands.literal import literal
+
+if TYPE_CHECKING:
+    from tidegate.foundation.storage import Storage
+
+Path = Annotated[str, typer.Argument(help="The state's path, as it was given to transact(state=...).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+PROGRESS_BYTES_MIN = 16 << 20
+"""Less than this is read or copied before anybody looks."""
+
+
+def open_state(path: str) -> Storage:
+    """The storage at a path or URL."""
+    from tidegate.foundation.storage import open_storage
+
+    return open_storage(path)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value, on standard output."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def empty_table(title: str) -> Table:
+    """An empty table that fits many columns into a narrow terminal."""
+    return Table(
+        title=literal(title, "bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+
+
+def say(*lines: object) -> None:
+    """Lines of text, as they are: the first one is what was done, the others what to know or to do next."""
+    console = Console()
+    for line in lines:
+        console.print(literal(line), soft_wrap=True)
+
+
+def say_wrong(problem: object) -> None:
+    """One thing that is wrong."""
+    Console().print(Text.assemble(("✗ ", "red"), literal(problem)), soft_wrap=True)
+
+
+def say_right(text: object) -> None:
+    """One thing that is as it should be."""
+    Console().print(Text.assemble(("✓ ", "green"), literal(text)), soft_wrap=True)
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+    """A bar for something that reads many bytes: what to tell about each few of them, and about how many there are."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar if bar.console.is_terminal else contextlib.nullcontext():
+        task = bar.add_task(what, total=None, visible=False)
+
+        def started(size: int) -> None:
+            bar.update(task, total=size, visible=size >= PROGRESS_BYTES_MIN)
+
+        yield (lambda size: bar.advance(task, size)), started

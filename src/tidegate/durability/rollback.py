@@ -1,0 +1,59 @@
+"""An earlier version's rows again, as a new version on top of the newest one.
+
+    version   5     6     7     8
+    rows      A     B     C     B           8 rolls back to 6: nothing of 7 is forgotten, its rows are replaced
+
+All tables go back together, those that the engine keeps for itself (windows, waiting events) among them, and so does
+the highest `order_by` value seen. What was applied stays applied: queries go on with their next batch, and the batches
+whose effects were undone do not come again.
+
+Invariant: the rows of the new version equal those of the earlier one, read with today's layouts.
+
+Cost: one table at a time in memory, at both versions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidegate.durability.administration import Administration
+from tidegate.durability.row_changes import changes_between
+from tidegate.durability.stored_rows import rows_at
+from tidegate.durability.version_info import VersionInfo
+from tidegate.durability.versions import VersionStore
+from tidegate.foundation.errors import InputError
+from tidegate.foundation.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """From which version to which one; `rows` counts the rows that changed, by table.
+
+    `version` is the new one, None when all rows were as they were and nothing was written.
+    """
+
+    newest: int
+    to: int
+    rows: dict[str, int]
+    version: VersionInfo | None
+
+
+def roll_back(storage: Storage, to: int) -> RolledBack:
+    """Makes a version with the rows of version `to`."""
+    administration = Administration(VersionStore(storage))
+    store, newest = administration.store, administration.newest
+    if newest is None or to >= newest.version:
+        found = "there is no state here" if newest is None else f"the newest is version {newest.version}"
+        raise InputError(f"{storage.path}: required an earlier version to go back to, got {to}: {found}.")
+    earlier, _ = store.load(to)
+    changes: dict[str, pa.Table] = {}
+    for layout in newest.layouts:
+        found = changes_between(layout, rows_at(store, layout, newest.version), rows_at(store, layout, to))
+        if found.num_rows:
+            changes[layout.name] = found
+    rows = {name: table.num_rows for name, table in changes.items()}
+    if not changes:
+        return RolledBack(newest.version, to, rows, None)
+    return RolledBack(newest.version, to, rows, administration.commit(changes, high=earlier.high))
