@@ -246,9 +246,7 @@ def decode_header(file: str, data: Bytes) -> Header:
     return Header(Segment(**json.loads(text)), checksum, end)
 
 
-def frames(
-    file: str, data: Bytes, header: Header | None = None, start: End | None = None
-) -> Iterator[Frame | Tail]:
+def frames(file: str, data: Bytes, header: Header | None = None, start: End | None = None) -> Iterator[Frame | Tail]:
     """The frames of a segment, one after the other, and its tail as the last; damage raises `StorageCorrupted`.
 
     Args:
