@@ -445,7 +445,7 @@ def attempt(found: Iterator[Any]) -> tuple[list[Any], str]:
     taken = []
     try:
         for part in found:
-            taken += [exact(r) for r in part.one_by_one()] if isinstance(part, ExecuteBatch) else [exact(part)]
+            taken += map(exact, calls_of(part, PROGRAM.plan) if isinstance(part, ExecuteBatch) else [part])
     except RecoveryImpossible as error:
         return taken, str(error)
     return taken, ""

@@ -47,9 +47,8 @@ from tidegate.durability.kernels import records as record_kernels
 from tidegate.durability.log_format import End, Header, Tail, decode_header, frames
 from tidegate.engine.core import EngineCore
 from tidegate.engine.intake import arrow_type
-from tidegate.engine.kernels.strings import copy_texts, place_texts
 from tidegate.engine.single import makes_a_batch
-from tidegate.engine.state.strings import read_only, string_buffers
+from tidegate.engine.state.strings import read_only
 from tidegate.foundation.storage import Bytes
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import TRANSACTION_COLUMN
@@ -206,8 +205,7 @@ class CommandReader:
         self._codec = Codec(plan.transactions)
         self._plan = plan
         self._columns = _Columns(plan)
-        starts, texts = string_buffers(pa.array(plan.names, pa.large_string()))
-        self._names = starts, texts
+        self._names = pa.array(plan.names, pa.string())
         self._room: _Room | None = None
 
     def commands(self, payloads: Payloads) -> Iterator[ExecuteBatch | Record]:
@@ -241,7 +239,9 @@ class CommandReader:
 
     def _events(self, data: Array, room: _Room, rows: int) -> pa.Table | None:
         """The calls as events; None where a text is not UTF-8, which the decoder will say."""
-        columns = {TRANSACTION_COLUMN: self._name_column(room.kinds[:rows])}
+        columns: dict[str, pa.Array] = {
+            TRANSACTION_COLUMN: pa.DictionaryArray.from_arrays(pa.array(room.kinds[:rows]), self._names)
+        }
         for column in self._columns.columns.values():
             columns[column.parameter.name] = column.to_arrow(data, room, rows)
         if self._columns.has_strings:
@@ -254,15 +254,6 @@ class CommandReader:
             if name not in columns:
                 columns[name] = pa.nulls(rows)
         return pa.table(columns)
-
-    def _name_column(self, kinds: Array) -> pa.Array:
-        starts, texts = self._names
-        numbers, offsets = kinds + 1, np.empty(len(kinds) + 1, np.int64)
-        data = np.empty(place_texts(numbers, starts, offsets), np.uint8)
-        copy_texts(numbers, starts, texts, offsets, data)
-        return pa.Array.from_buffers(
-            pa.large_string(), len(kinds), [None, pa.py_buffer(offsets), pa.py_buffer(data)], null_count=0
-        )
 
 
 def replay(core: EngineCore, batch: ExecuteBatch) -> None:

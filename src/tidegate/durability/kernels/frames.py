@@ -158,7 +158,7 @@ def walk_frames(data, seed, limit, standing, head, payloads_out, bounds_out, sto
         size = number_at(head, _PLACE_SIZE + 1, 1 if form == SMALL else 2)
         last = (place >> _SECTOR_BITS) * _ROOM + (place & _ROOM) + fields + _CHECKSUMS_SIZE + size - 1
         behind = last // _ROOM * (_ROOM + 1) + last % _ROOM + 1
-        if size == 0 or behind >= data.shape[0] or data[behind] != _MARK:
+        if behind >= data.shape[0] or data[behind] != _MARK:
             break
         if copy_content(data, at, size, payloads_out, to) < 0:
             break
