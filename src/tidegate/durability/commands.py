@@ -152,15 +152,19 @@ class Codec:
         """The records that stand back to back in a payload."""
         at, number = 0, 0
         while at < len(data):
-            try:
-                record, at = self._record(data, at)
-            except (IndexError, ValueError, struct.error, pa.ArrowException) as error:
-                raise RecoveryImpossible(
-                    f"record {number} of a logged command cannot be read, at byte {at} of {len(data)}: {error}. Its "
-                    "checksum is right, so another program or another Tidegate wrote it: use the one that did."
-                ) from error
+            record, at = self.record(data, at, number)
             yield record
             number += 1
+
+    def record(self, data: bytes, at: int, number: int) -> tuple[Record, int]:
+        """The record at a place in a payload, its `number`th, and the place behind it."""
+        try:
+            return self._record(data, at)
+        except (IndexError, ValueError, struct.error, pa.ArrowException) as error:
+            raise RecoveryImpossible(
+                f"record {number} of a logged command cannot be read, at byte {at} of {len(data)}: {error}. Its "
+                "checksum is right, so another program or another Tidegate wrote it: use the one that did."
+            ) from error
 
     def _record(self, data: bytes, at: int) -> tuple[Record, int]:
         word, at = _get_word(data, at)
@@ -297,9 +301,7 @@ def _null_codec(put_value: _Put, get_value: _Get) -> tuple[_Put, _Get]:
 
 
 def _composite_codec(fields: Sequence[tuple[str, _Put, _Get]]) -> tuple[_Put, _Get]:
-    names = [name for name, _, _ in fields]
-    puts = [put for _, put, _ in fields]
-    gets = [get for _, _, get in fields]
+    names, puts, gets = zip(*fields, strict=True)
 
     def put(out: bytearray, value: Any) -> None:
         if type(value) is dict:

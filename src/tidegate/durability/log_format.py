@@ -246,18 +246,19 @@ def decode_header(file: str, data: Bytes) -> Header:
     return Header(Segment(**json.loads(text)), checksum, end)
 
 
-def frames(file: str, data: Bytes, header: Header | None = None) -> Iterator[Frame | Tail]:
+def frames(file: str, data: Bytes, header: Header | None = None, start: End | None = None) -> Iterator[Frame | Tail]:
     """The frames of a segment, one after the other, and its tail as the last; damage raises `StorageCorrupted`.
 
     Args:
         file: the segment's name in messages.
         data: the whole file.
         header: the segment's header, where it is known already.
+        start: the end of a frame that was read before, to go on behind it; None begins with the first.
     """
     if header is None:
         header = decode_header(file, data)
     reader = _Reader(file, memoryview(data).cast("B"), header.checksum)
-    end = header.start
+    end = start or header.start
     while (frame := reader.frame_at(end)) is not None:
         yield frame
         end = frame.end

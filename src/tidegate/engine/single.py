@@ -127,7 +127,7 @@ class SingleRun:
     def _event(self, number: int) -> _Event:
         if number not in self._events:
             converts = {kind: self._string_number if kind is Kind.STR else _CONVERTS[kind] for kind in Kind}
-            usual = _makes_a_batch(self._plan, number)
+            usual = makes_a_batch(self._plan, number)
             self._events[number] = _Event(self._plan, number, self._tables, converts) if usual else None
         event = self._events[number]
         if event is None:
@@ -163,7 +163,7 @@ class SingleRun:
         return found
 
 
-def _makes_a_batch(plan: ProgramPlan, number: int) -> bool:
+def makes_a_batch(plan: ProgramPlan, number: int) -> bool:
     """Whether the arguments of a transaction could be columns of an event table; where not, the batch's way says so."""
     if not plan.columns.keys().isdisjoint((TRANSACTION_COLUMN, *OUTCOME_COLUMNS)):
         return False

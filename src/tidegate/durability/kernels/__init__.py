@@ -1,0 +1,1 @@
+"""Loops over the bytes of the command log, compiled to machine code."""
