@@ -19,6 +19,7 @@ import pytest
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import log_segments, logged
+from tidegate.durability.log_format import frames
 from tidegate.durability.logged import LoggedEngine
 from tidegate.durability.ownership import process_token
 from tidegate.durability.served import stream_applicant
@@ -309,7 +310,7 @@ def test_a_strong_log_that_ends_in_the_middle_of_a_round_is_finished(tmp_path: P
     (first,) = log_segments.numbers(open_storage(str(tmp_path / "whole")))
     segment = log_segments.open_segment(open_storage(str(tmp_path / "whole")), first)
     ends = [segment.header.end]
-    for part in logged.log_segments.frames(segment.file, segment.data):
+    for part in frames(segment.file, segment.data):
         if hasattr(part, "payload"):
             ends.append(part.end.offset)
     assert len(ends) > 5

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.durability.files import described
-from tidegate.durability.log_format import Header, Tail, decode_header, frames
+from tidegate.durability.log_format import Header, Tail, decode_header
+from tidegate.durability.log_reading import Payloads, scan
 from tidegate.durability.version_info import VersionInfo
 from tidegate.foundation.errors import RecoveryImpossible, StateDiverged, StorageCorrupted
 from tidegate.foundation.storage import Storage
@@ -42,13 +43,17 @@ class OpenSegment:
         assert self.tail is not None, "a segment is read to its end"
         return self.tail.end.hash if self.tail.end.offset > self.header.end else self.header.segment.parent
 
-    def payloads(self) -> Iterator[bytes]:
-        """What each frame holds; damage raises `StorageCorrupted`."""
-        for part in frames(self.file, self.data, self.header):
+    def pieces(self) -> Iterator[Payloads]:
+        """What the frames hold, many at a time; damage raises `StorageCorrupted`."""
+        for part in scan(self.file, self.data, self.header):
             if isinstance(part, Tail):
                 self.tail = part
             else:
-                yield part.payload
+                yield part
+
+    def payloads(self) -> Iterator[bytes]:
+        """What each frame holds."""
+        return (piece.payload(number) for piece in self.pieces() for number in range(len(piece)))
 
 
 def numbers(storage: Storage) -> list[int]:

@@ -44,6 +44,7 @@ from tidegate.durability.calls import Calls
 from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Load, Run, Step, Take, signatures
 from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.log_reading import CommandReader
 from tidegate.durability.once_keys import LAYOUT as KEYS
 from tidegate.durability.once_keys import OnceKeys
 from tidegate.durability.ownership import EMBEDDED, ENGINE
@@ -417,14 +418,15 @@ class LoggedEngine:
 
     def _replay(self, core: EngineCore) -> str:
         replay, counted = Replay(core, self._keys, self._codec), dict[str, int]()
+        reader = CommandReader(self.program.plan)
         parent, before = self._newest.log, 0
         mine = fingerprint(self.program)
         last: log_segments.OpenSegment | None = None
         for segment in log_segments.following(self._storage, self._newest, counted):
-            for payload in segment.payloads():
+            for piece in segment.pieces():
                 if segment.header.segment.program != mine:
                     raise self._other_program(segment)
-                replay.run(self._codec.decode(payload))
+                replay.run(reader.commands(piece))
             counted[segment.name], before = replay.commands - before, replay.commands
             parent, last = segment.hash, segment
         replay.end()

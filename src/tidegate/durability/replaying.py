@@ -2,8 +2,9 @@
 
     checkpoint ── Execute ── Execute ── Run ── Load ── Take ──>  the state after the last command
 
-A transaction that is run again on the same rows with the same arguments gives the same rows: that is all it takes. A
-batch of events is replayed in one of two ways (S-Store's weak and strong recovery):
+A transaction that is run again on the same rows with the same arguments gives the same rows: that is all it takes.
+Calls that stand behind each other in the log are run as one batch, by the engine's strategy and on all of its workers.
+A batch of events is replayed in one of two ways (S-Store's weak and strong recovery):
 
     weak      Run                          the events are run as the first time: border transactions start the others
     strong    Run, Step, Step, Step        the events are taken in with triggers off, every step is run on the input
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidegate.durability.commands import Codec, Execute, Load, Note, Record, Run, Step, Take
+from tidegate.durability.log_reading import ExecuteBatch, replay
 from tidegate.durability.once_keys import OnceKeys
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
@@ -38,13 +40,17 @@ class Replay:
         self.commands = 0
         """How many commands were replayed: steps belong to the command before them."""
 
-    def run(self, records: Iterable[Record]) -> None:
-        """Replay records; `end` must follow the last of them."""
+    def run(self, records: Iterable[ExecuteBatch | Record]) -> None:
+        """Replay records, calls that follow each other as one batch; `end` must follow the last of them."""
         for record in records:
             if isinstance(record, Step):
                 self._step(record)
                 continue
             self.end()
+            if isinstance(record, ExecuteBatch):
+                self.commands += len(record)
+                replay(self._core, record)
+                continue
             self.commands += 1
             if isinstance(record, Execute):
                 self._execute(record)
