@@ -32,8 +32,8 @@ Left out: what is in the files (damage is found by checksums), and time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from tidegate.durability.ownership import EMBEDDED, ENGINE
 from tidegate.durability.version_info import Owner
@@ -54,6 +54,17 @@ from .protocol_decisions import (
     wrong_batch,
 )
 from .protocol_store import Files, Version, Visible, version
+
+
+class Turn(NamedTuple):
+    """An attempt whose turn it is: the state, whose attempt it is, and `now`, which makes a step of its change."""
+
+    state: State
+    place: int
+    asking: Asking
+    attempt: Attempt
+    who: str
+    now: Callable[..., Step]
 
 
 class Protocol(Decisions):
@@ -115,6 +126,7 @@ class Protocol(Decisions):
             return Step(words, state._replace(attempts=all_attempts, **others), problem)
 
         who = f"{asking.name}, batch {attempt.batch}"
+        turn = Turn(state, place, asking, attempt, who, now)
         if attempt.at == "idle":
             if query.running and query.done < asking.batches:
                 begun = attempt._replace(at="tip", batch=query.done, call=0, token=query.token)
@@ -124,7 +136,7 @@ class Protocol(Decisions):
         if attempt.at in ("sync", "note", "report") or attempt.token != query.token:
             yield now(f"{who}: the worker is killed, or its disk refuses", Attempt())
         if attempt.at in ("tip", "list", "head"):
-            yield from self._look(state, place, asking, attempt, who, now)
+            yield from self._look(turn)
         elif attempt.at == "admit":
             epoch = self._admitted(state, attempt.tip, self._owner(asking, attempt))
             if epoch is None:
@@ -132,18 +144,19 @@ class Protocol(Decisions):
             else:
                 yield now(f"{who}: may commit, in epoch {epoch}", attempt._replace(at="create", epoch=epoch))
         elif attempt.at == "create":
-            yield self._create(state, asking, attempt, who, now)
+            yield self._create(turn)
         elif attempt.at == "sync":
             yield now(f"{who}: syncs the folder", attempt._replace(at="note"), files=store.synced(state.files))
         elif attempt.at == "note":
             yield now(f"{who}: notes the head", attempt._replace(at="report", warm=attempt.tip), head=attempt.tip)
         elif attempt.at == "repeat":
-            yield self._repeat(state, place, asking, attempt, who, now)
+            yield self._repeat(turn)
         else:
-            yield self._report(state, place, asking, attempt, who, now)
+            yield self._report(turn)
 
-    def _look(self, state: State, place: int, asking: Asking, attempt: Attempt, who: str, now: Any) -> Iterator[Step]:
+    def _look(self, turn: Turn) -> Iterator[Step]:
         """Find the newest version, and judge the batch by it."""
+        state, _, _, attempt, who, now = turn
         visible = state.visible
         if attempt.at == "tip" and attempt.warm:
             if not any(identity == attempt.warm for _, _, identity in visible):
@@ -154,53 +167,50 @@ class Protocol(Decisions):
             if tip != attempt.warm and self.rules.settle_followed:
                 files = store.synced(files)
             words = f"{who}: finds version {version(tip).number}, from its own on"
-            yield self._judged(state, place, asking, attempt, words, now, (tip, attempt.since, damage, 0), files)
-            return
-        if attempt.at == "tip" and self.rules.head_first:
+            yield self._judged(turn, words, store.Found(tip, attempt.since, damage), 0, files)
+        elif attempt.at == "tip" and self.rules.head_first:
             yield now(f"{who}: reads the head", attempt._replace(at="list", seen=(state.head,)))
-            return
-        if attempt.at == "tip":
+        elif attempt.at == "tip":
             yield now(f"{who}: lists the files", attempt._replace(at="head", seen=visible))
-            return
-        listed, noted = (visible, attempt.seen[0]) if attempt.at == "list" else (attempt.seen, state.head)
-        found = self._read(listed)
-        damage = found.damage
-        if not damage and self.rules.head_note and store.is_lost(noted, found.tip):
-            damage = "lost"
-        files = store.synced(state.files) if self.rules.settle and found.tip and not damage else state.files
-        words = f"{who}: {'lists the files' if attempt.at == 'list' else 'reads the head'}"
-        words += f", finds version {version(found.tip).number}" if not damage else ", and they do not agree"
-        yield self._judged(state, place, asking, attempt, words, now, (found.tip, found.since, damage, noted), files)
+        else:
+            listed, noted = (visible, attempt.seen[0]) if attempt.at == "list" else (attempt.seen, state.head)
+            yield self._opened(turn, listed, noted)
+            if self.bounds.stale_listings and visible:
+                lagging = self._opened(turn, store.lagging(listed), noted)
+                failed = now(f"{who}: the listing lags behind, the attempt is refused", Attempt())
+                yield failed if ": refused" in lagging.words else lagging
 
-    def _judged(
-        self,
-        state: State,
-        place: int,
-        asking: Asking,
-        attempt: Attempt,
-        words: str,
-        now: Any,
-        found: tuple[int, int, str, int],
-        files: Files,
-    ) -> Step:
-        tip, since, damage, noted = found
+    def _opened(self, turn: Turn, listed: Visible, noted: int) -> Step:
+        """What a cold attempt makes of the files that it listed and the head that it read."""
+        state, attempt = turn.state, turn.attempt
+        found = self._read(listed)
+        if not found.damage and self.rules.head_note and store.is_lost(noted, found.tip):
+            found = found._replace(damage="lost")
+        words = f"{turn.who}: {'lists the files' if attempt.at == 'list' else 'reads the head'}"
+        words += ", and they do not agree" if found.damage else f", finds version {version(found.tip).number}"
+        files = store.synced(state.files) if self.rules.settle and found.tip and not found.damage else state.files
+        return self._judged(turn, words, found, noted, files)
+
+    def _judged(self, turn: Turn, words: str, found: store.Found, noted: int, files: Files) -> Step:
+        state, place, asking, attempt, _, now = turn
+        tip, since, damage = found
         if damage:
-            return self._refused(state, place, attempt, words, now, "lost" if damage == "lost" else "damaged")
+            return self._refused(turn, words, "lost" if damage == "lost" else "damaged")
         problem = ""
         if tip and not store.fits(state.visible, tip, version(attempt.warm).number):
             problem = "an attempt goes on from files that are no chain"
         if noted and noted == state.lost and version(tip).number < version(noted).number:
             problem = "an attempt opens the state although the newest version was lost and the head spoke of it"
-        applicant = self._applicant(asking, attempt, state.queries[place].planned)
-        verdict = self._verdict(tip, since, applicant)
+        verdict = self._verdict(tip, since, self._applicant(asking, attempt, state.queries[place].planned))
         if verdict == "refused":
-            return self._refused(state, place, attempt, words, now, f"adopt {attempt.batch - 1}")
+            return self._refused(turn, words, f"adopt {attempt.batch - 1}")
         following = {"new": "admit", "again": "repeat", "earlier": "repeat", "given up": "report"}[verdict]
         went_on = attempt._replace(at=following, tip=tip, since=since, warm=tip, seen=())
         return now(f"{words}: the batch is {verdict}", went_on, problem, files=files)
 
-    def _refused(self, state: State, place: int, attempt: Attempt, words: str, now: Any, why: str) -> Step:
+    def _refused(self, turn: Turn, words: str, why: str) -> Step:
         """The query fails, if it still is the one that asks, and is told why."""
+        state, place, _, attempt, _, now = turn
         problem = "" if state.touched else f"a request is refused ({why}), and nobody touched the state"
         query = state.queries[place]
         if query.running and query.token == attempt.token and query.done == attempt.batch:
@@ -208,7 +218,8 @@ class Protocol(Decisions):
         queries = (*state.queries[:place], query, *state.queries[place + 1 :])
         return now(f"{words}: refused ({why})", Attempt(), problem, queries=queries)
 
-    def _create(self, state: State, asking: Asking, attempt: Attempt, who: str, now: Any) -> Step:
+    def _create(self, turn: Turn) -> Step:
+        state, _, asking, attempt, who, now = turn
         below = version(attempt.tip)
         number = below.number + 1
         taken = [kind for at, kind, _ in state.visible if at == number]
@@ -233,7 +244,8 @@ class Protocol(Decisions):
         files = store.added(state.files, number, "change", identity)
         return now(f"{who}: creates version {number}", changed, problem, files=files)
 
-    def _repeat(self, state: State, place: int, asking: Asking, attempt: Attempt, who: str, now: Any) -> Step:
+    def _repeat(self, turn: Turn) -> Step:
+        state, place, asking, attempt, who, now = turn
         name = self._applicant(asking, attempt, ("", 0)).name
         made = [each for each in store.history(attempt.tip) if is_made_by(version(each), name, attempt.batch)]
         number = version(made[-1]).number if made else 0
@@ -251,7 +263,8 @@ class Protocol(Decisions):
         queries = (*state.queries[:place], query, *state.queries[place + 1 :])
         return now(f"{who}: cannot be repeated: refused (adopt {attempt.batch})", Attempt(), problem, queries=queries)
 
-    def _report(self, state: State, place: int, asking: Asking, attempt: Attempt, who: str, now: Any) -> Step:
+    def _report(self, turn: Turn) -> Step:
+        state, place, asking, attempt, who, now = turn
         query = state.queries[place]
         if not query.alive or query.token != attempt.token:
             return now(f"{who}: succeeds, its driver is gone", Attempt())

@@ -72,6 +72,7 @@ class Bounds:
     initial: bool = False
     user: tuple[str, ...] = ()  # of "delete newest", "delete all", "restore"; one of them, once
     adoptions: int = 0
+    stale_listings: bool = False  # a listing may lack the newest version
 
 
 class Query(NamedTuple):

@@ -154,6 +154,12 @@ def after_power_failure(files: Files) -> Iterator[Files]:
         yield tuple(sorted([*certain, *itertools.compress(open_ones, kept)]))
 
 
+def lagging(visible: Visible) -> Visible:
+    """A listing that does not have the newest version yet."""
+    highest = listing(visible).highest
+    return tuple(file for file in visible if file[0] < highest)
+
+
 def put(visible: Visible) -> Files:
     """A folder that holds these files, as a restored copy does."""
     return tuple((*file, DURABLE) for file in visible)
