@@ -59,7 +59,7 @@ SOAKED = {
     "batch DataFrame, more": Bounds(
         (Asking("a", 1), Asking("d", 1, attempts=2, form="once")), crashes=1, power_failures=1
     ),
-    "engine, more": Bounds((Asking("a", 2),), engine_opens=2, engine_commits=3, crashes=1, power_failures=1, stops=1),
+    "engine, more": Bounds((Asking("a", 2),), engine_opens=2, engine_commits=2, crashes=1, power_failures=1),
     "user, more": Bounds((Asking("a", 2, attempts=2),), user=USER, adoptions=2),
 }
 
