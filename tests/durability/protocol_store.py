@@ -256,7 +256,7 @@ def is_lost(noted: int, tip: int) -> bool:
     """Whether the note of the head speaks of a version that is not there."""
     folder: Any = Folder(noted)
     try:
-        head.require_reached(folder, info(tip) if tip else None)
+        head.require_reached(folder, info(tip) if tip else None, head.read(folder))
     except StateDiverged:
         return True
     return False

@@ -203,9 +203,6 @@ class Overtaken(LocalStorage):
         return names
 
 
-NOT_YET = "VersionStore does not keep this rule of the protocol yet"
-
-
 def test_whoever_opens_a_state_makes_certain_what_it_finds(tmp_path: Path, history: History) -> None:
     history.commit(VersionStore(LocalStorage(str(tmp_path))), 1, 2)
     disk = WatchedDisk()
@@ -213,7 +210,6 @@ def test_whoever_opens_a_state_makes_certain_what_it_finds(tmp_path: Path, histo
     assert "sync" in disk.calls
 
 
-@pytest.mark.xfail(reason=NOT_YET, raises=AssertionError, strict=True)
 def test_whoever_takes_over_anothers_version_makes_it_certain(tmp_path: Path, history: History) -> None:
     """Without it, a twin acknowledges a version whose name is not on the disk, and a power failure takes it away."""
     disk, broken = WatchedDisk(), WatchedDisk()
@@ -229,7 +225,6 @@ def test_whoever_takes_over_anothers_version_makes_it_certain(tmp_path: Path, hi
     assert "sync" in disk.calls, "its name would be lost with the power"
 
 
-@pytest.mark.xfail(reason=NOT_YET, raises=StateDiverged, strict=True)
 def test_a_commit_during_the_opening_of_a_state_is_no_loss(tmp_path: Path, history: History) -> None:
     """The head is read before the files are listed: else a version that comes in between seems to be lost."""
     storage = Overtaken(str(tmp_path))
@@ -240,7 +235,6 @@ def test_a_commit_during_the_opening_of_a_state_is_no_loss(tmp_path: Path, histo
     assert newest is not None and newest.version in (1, 2)
 
 
-@pytest.mark.xfail(reason=NOT_YET, raises=pytest.fail.Exception, strict=True)
 def test_initial_rows_and_a_first_batch_exclude_each_other(tmp_path: Path, history: History) -> None:
     """They have two names, and each of them alone is created exclusively."""
     loading, running = VersionStore(LocalStorage(str(tmp_path))), VersionStore(LocalStorage(str(tmp_path)))
@@ -250,7 +244,6 @@ def test_initial_rows_and_a_first_batch_exclude_each_other(tmp_path: Path, histo
         loading.snapshot(history.info(1, kind="snapshot"), history.whole(1))
 
 
-@pytest.mark.xfail(reason=NOT_YET, raises=AssertionError, strict=True)
 def test_a_collection_makes_the_snapshot_certain_that_it_relies_on(tmp_path: Path, history: History) -> None:
     """Else a power failure may keep the removals and lose the snapshot: nothing could be rebuilt any more."""
     disk, broken = WatchedDisk(), WatchedDisk()

@@ -279,9 +279,8 @@ class VersionedEngine:
         self._go_to(None)
         for name, rows in tables.items():
             self.core.load(name, rows)
-        loaded = {name: self.core.rows(name) for name in tables}
-        try:
-            self._store.snapshot(self._info(INITIAL, 0, 0, 0, None), loaded)
+        try:  # as a change, so that a first batch elsewhere wants the same name
+            self._store.commit(self._info(INITIAL, 0, 0, 0, None), self.core.take_changes())
         except FileExistsError:
             return False
         finally:

@@ -1,6 +1,6 @@
 """The history of a state: numbered versions, each a change to the one before it, some also whole.
 
-    000000000001.snapshot    version 1 was loaded as a whole
+    000000000001.change      what version 1 changed in the empty state
     000000000002.change      what version 2 changed in version 1
     000000000003.change
     000000000003.snapshot    all rows of version 3, so that readers need not start at 1
@@ -149,12 +149,15 @@ class VersionStore(VersionReader):
         return tip
 
     def _follow(self, tip: _Tip) -> None:
-        """Take over the versions that others committed since."""
+        """Take over the versions that others committed since; who wrote the last one may have died before its sync."""
+        known = tip.info.version
         while True:
             version = tip.info.version + 1
             try:
                 header = files.read_header(self.storage, file_name(version, "change"))
             except FileNotFoundError:
+                if tip.info.version > known:
+                    self.storage.settle(file_name(tip.info.version, "change"))
                 return
             info = self._accept(version, "change", header)
             require_successor(self._file(version, "change"), info, tip.info)
@@ -196,7 +199,7 @@ class VersionStore(VersionReader):
         info = self._chained(info)
         require_tables(info, changes, evolution.change_schema)
         given = records or {}
-        bodies: list[Body] = [("table", name, table) for name, table in changes.items() if table.num_rows]
+        bodies: list[Body] = _in_pieces(changes)
         bodies += [("record", name, table) for name, table in given.items() if table.num_rows]
         if order is not None:
             bodies.append(("order", "", order))
@@ -210,11 +213,7 @@ class VersionStore(VersionReader):
         Otherwise it commits the version, on condition that nobody did: FileExistsError.
         """
         require_tables(info, tables, lambda layout: layout.arrow_schema)
-        bodies: list[Body] = [
-            ("table", name, table.slice(start, SNAPSHOT_SECTION_ROWS))
-            for name, table in tables.items()
-            for start in range(0, table.num_rows, SNAPSHOT_SECTION_ROWS)
-        ]
+        bodies: list[Body] = _in_pieces(tables)
         rows = _row_counts(tables)
         if not self._listed().has_change(info.version):
             return self._committed(self._write(replace(self._chained(info), kind="snapshot", rows=rows), bodies))
@@ -260,7 +259,10 @@ class VersionStore(VersionReader):
         oldest = min(oldest, max(1, self._served_at(newest).pinned(self.info(newest).query.split("/", 1)[0]) - 1))
         start = listing.snapshot_below(oldest)
         deleted = []
-        for version, kind in listing.surplus(start, oldest):
+        surplus = listing.surplus(start, oldest)
+        if start and surplus and look_again:  # another process may have written it, and not synced it yet
+            self.storage.settle(file_name(start, "snapshot"))
+        for version, kind in surplus:
             self.storage.delete(file_name(version, kind))
             deleted.append(file_name(version, kind))
         listing.forget(start, oldest)
@@ -291,7 +293,8 @@ class VersionStore(VersionReader):
         if info.base != self._listed().highest:
             self.refresh()
         listing = self._listed()
-        if info.version <= listing.highest or self.storage.exists(file_name(info.version, "snapshot")):
+        names = (file_name(info.version, "snapshot"), file_name(info.version, "change"))
+        if info.version <= listing.highest or any(self.storage.exists(name) for name in names):
             raise FileExistsError(f"{self.storage.path}: version {info.version} is committed already")
         if not listing.can_rebuild(info.base):
             raise self._impossible(info.base)
@@ -348,6 +351,15 @@ class VersionStore(VersionReader):
         except (StorageFailed, OSError):
             _log.warning("%s: the newest version could not be noted", self.storage.path, exc_info=True)
         return written
+
+
+def _in_pieces(tables: Mapping[str, pa.Table]) -> list[Body]:
+    """Rows as sections of bounded size."""
+    return [
+        ("table", name, table.slice(start, SNAPSHOT_SECTION_ROWS))
+        for name, table in tables.items()
+        for start in range(0, table.num_rows, SNAPSHOT_SECTION_ROWS)
+    ]
 
 
 def _row_counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
