@@ -60,7 +60,7 @@ from tidegate.durability.version_info import (
     require_tables,
     to_fields,
 )
-from tidegate.durability.version_reader import Changes, VersionReader
+from tidegate.durability.version_reader import SERVED, Changes, VersionReader
 from tidegate.foundation.errors import StateDiverged, StorageFailed, StorageUncertain
 from tidegate.foundation.storage import Storage
 from tidegate.operations.layout import TableLayout
@@ -71,7 +71,6 @@ SNAPSHOT_AFTER_BYTES = 8 << 20
 CHANGE_BYTES_MIN = 32 << 10
 """What a change file weighs at least: opening and applying one takes a millisecond, as does loading so many bytes."""
 
-_SERVED = "served"
 _log = logging.getLogger(__name__)
 
 
@@ -156,7 +155,7 @@ class VersionStore(VersionReader):
         tip: _Tip | None = None
         if start:
             info = self._read_info(start, "snapshot")
-            tip = _Tip(info, self._read_served(start, info), start, info.size, 0)
+            tip = _Tip(info, self.served_in(start), start, info.size, 0)
         for version in range(start + 1, highest + 1):
             info = self._read_info(version, "change")
             tip = tip or _Tip(info, Served(), 0, 0, 0)
@@ -186,16 +185,6 @@ class VersionStore(VersionReader):
         except FileNotFoundError:
             return False
         return from_header(self._file(info.version, kind), info.version, kind, header).hash == info.hash
-
-    def _read_served(self, version: int, info: VersionInfo) -> Served:
-        header = self._read_header(version, "snapshot")
-        for section in header.sections:
-            if section.kind == _SERVED:
-                table = files.read_section(self.storage, file_name(version, "snapshot"), header, section)
-                return Served.from_table(table)
-        served = Served()
-        served.add(info)
-        return served
 
     # Adding
 
@@ -257,7 +246,7 @@ class VersionStore(VersionReader):
                 )
             return lines
 
-        bodies = [*bodies, (_SERVED, "", Deferred(lines.num_rows, files.section_size(lines), last))]
+        bodies = [*bodies, (SERVED, "", Deferred(lines.num_rows, files.section_size(lines), last))]
         whole = replace(below, kind="snapshot", rows=dict(rows), records={}, commit=below.hash, layouts=layouts)
         try:
             written = self._write(whole, bodies)
@@ -332,13 +321,10 @@ class VersionStore(VersionReader):
 
     def _served_at(self, version: int) -> Served:
         """What was served up to a version, which is the newest one in all but tools and tests."""
-        if self._tip is None:
-            self._tip = self._find_tip()
         if self._tip is not None and self._tip.info.version == version:
             return self._tip.served
-        served, start = Served(), self._listed().snapshot_below(version - 1)
-        if start:
-            served = self._read_served(start, self._read_info(start, "snapshot"))
+        start = self._listed().snapshot_below(version)
+        served = self.served_in(start) if start else Served()
         for number in range(start + 1, version + 1):
             served.add(self._read_info(number, "change"))
         return served
