@@ -121,7 +121,7 @@ class _Compaction:
         for layout in self._layouts:
             taken: list[_Piece] = []
             sizes = [(part.num_rows, files.section_size(part)) for part in self._joined(self._find(layout, taken))]
-            parts = self._joined(self._rows(piece, layout) for piece in taken)
+            parts = self._joined(self._read(layout, taken))
             bodies += [("table", layout.name, Deferred(*size, partial(next, parts))) for size in sizes]
             rows[layout.name] = sum(count for count, _ in sizes)
         return self._store.write_snapshot(self._info, self._layouts, rows, self._served, bodies)
@@ -147,8 +147,10 @@ class _Compaction:
                 taken_out.append(_Piece(file, section, left_out))
                 yield _without(rows, left_out)
 
-    def _rows(self, piece: _Piece, layout: TableLayout) -> pa.Table:
-        return _without(self._store.read_rows(piece.file, piece.section, layout), piece.left_out)
+    def _read(self, layout: TableLayout, pieces: list[_Piece]) -> Iterator[pa.Table]:
+        """The same rows again."""
+        for piece in pieces:
+            yield _without(self._store.read_rows(piece.file, piece.section, layout), piece.left_out)
 
     def _joined(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """The same rows in sections of the usual size: what was left out must not leave ever smaller ones behind."""
