@@ -48,8 +48,8 @@ from tidegate.durability.versions import VersionStore
 from tidegate.foundation.storage import Storage
 from tidegate.operations.layout import TableLayout
 
-PRIORITY = 15
-"""The thread's nice value: where processors are scarce, the engine's threads come first."""
+PRIORITY = 10
+"""The thread's nice value: beside a busy thread of the engine it gets a tenth of a processor, and is never starved."""
 
 CLOSING_SECONDS = 10.0
 
@@ -153,14 +153,14 @@ class _Compaction:
             yield _without(self._store.read_rows(piece.file, piece.section, layout), piece.left_out)
 
     def _joined(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The same rows in sections of the usual size: what was left out must not leave ever smaller ones behind."""
+        """The same rows in sections of half the usual size at least: rows that go leave no ever smaller ones behind."""
         held: list[pa.Table] = []
         size = 0
         for table in tables:
             for piece in files.pieces(table):
                 held.append(piece)
                 size += piece.nbytes
-                if size >= files.SECTION_BYTES:
+                if 2 * size >= files.SECTION_BYTES:
                     yield pa.concat_tables(held).combine_chunks()
                     held, size = [], 0
             self._pause()
@@ -257,10 +257,12 @@ class Compactor:
         if epoch is not None:
             ownership.tidy(self._storage, epoch)
         written = None if version is None else compact(store, version, self._pause)
-        store.collect()
-        if written is not None:
-            with self._turn:
-                self._finished = written
+        try:
+            store.collect()
+        finally:
+            if written is not None:
+                with self._turn:
+                    self._finished = written
 
     def _pause(self) -> None:
         if self._stop.is_set():

@@ -30,7 +30,8 @@ least while the version is among the newest `keep_versions`.
 
 Cost: a commit writes the rows that changed and lists nothing, however many versions are kept. A snapshot is due when
 replaying the changes would cost as much as reading it, so the bytes written stay within a constant factor of the
-changes. `collect` removes what no kept version needs.
+changes. It comes from rows in memory (`snapshot`) or from files (compaction.py); both write it here (`write_snapshot`).
+`collect` removes what no kept version needs.
 
 A version that consists of several shards' files would be committed by the same one file, which names the others by
 their hashes; they are written before it, under names of their own.
