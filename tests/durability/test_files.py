@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import struct
+from pathlib import Path
 from typing import Any
 
 import google_crc32c
@@ -201,3 +202,30 @@ def test_a_flipped_bit_anywhere_is_found_before_the_last_piece_is_given_out() ->
     for wrong in (data[:-64], data + bytes(64)):
         with pytest.raises(StorageCorrupted):
             list(files.read_pieces(stored(wrong), "f.change", header))
+
+
+def test_a_deferred_section_is_made_when_it_is_written(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    rows = pa.table({"id": [1, 2, 3]})
+    made: list[int] = []
+
+    def make() -> pa.Table:
+        made.append(1)
+        return rows
+
+    body = files.Deferred(3, files.section_size(rows), make)
+    header, parts = files.encode({}, [("table", "Account", body), ("table", "Account", rows)])
+    assert not made
+    storage.write("file", parts, exclusive=True)
+    assert made == [1]
+    found, contents = files.read_file(storage, "file")
+    assert found == header and [content.to_pylist() for content in contents] == [rows.to_pylist()] * 2
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 999, 10_000])
+def test_a_table_is_cut_into_pieces_of_the_usual_size(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SECTION_BYTES", 1000)
+    table = pa.table({"id": list(range(rows)), "text": [f"{number}" for number in range(rows)]})
+    cut = list(files.pieces(table))
+    assert all(0 < piece.nbytes <= 1100 for piece in cut) and sum(piece.num_rows for piece in cut) == rows
+    assert not cut or pa.concat_tables(cut).equals(table)

@@ -10,7 +10,7 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
-from tidegate.durability import ownership
+from tidegate.durability import files, ownership
 from tidegate.durability.ownership import process_token, stay_alive
 from tidegate.durability.served import stream_applicant
 from tidegate.durability.version_info import Owner
@@ -198,6 +198,15 @@ def test_an_initial_load_happens_once(state: State) -> None:
     assert state.run("q", 0, batch((1, "withdraw", 5, 50))) == [(True, None, 50)]
     assert not state.fresh().initialise(rows)
     assert state.balances() == {6: 60}
+
+
+def test_opening_a_snapshot_makes_room_for_its_rows_once(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SECTION_BYTES", 1 << 10)
+    ids = list(range(5000))
+    state.engine.initialise({"Account": pa.table({"id": ids, "balance": ids})})
+    table = state.fresh().core.tables["Account"]
+    assert table.count == len(table.exists) == 5000
+    assert state.balances() == dict(zip(ids, ids, strict=True))
 
 
 def test_the_loser_of_a_race_for_a_version_repeats_the_winner(state: State) -> None:

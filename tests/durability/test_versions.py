@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.durability import versions
+from tidegate.durability import files, versions
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation import leftovers
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted, StorageFailed
@@ -148,7 +148,7 @@ def test_an_initial_load_is_a_version_of_its_own(storage: Storage, history: Hist
 def test_loading_starts_at_the_newest_snapshot_that_helps(
     tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "SNAPSHOT_SECTION_ROWS", 2)
+    monkeypatch.setattr(files, "SECTION_BYTES", 32)
     storage = open_storage(str(tmp_path))
     store = VersionStore(storage)
     history.commit(store, 1, 4)

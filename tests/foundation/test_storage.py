@@ -356,6 +356,24 @@ def test_a_hint_that_fails_leaves_the_old_one_and_no_trace(tmp_path: Path, call:
     assert (tmp_path / "state" / "a").read_bytes() == b"old"
 
 
+def test_a_large_file_is_synced_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.foundation.storage.SYNC_EVERY_BYTES", 1000)
+
+    class Counting(OsDisk):
+        synced = 0
+
+        def sync_data(self, descriptor: int) -> None:
+            self.synced += 1
+            super().sync_data(descriptor)
+
+    disk = Counting()
+    storage = LocalStorage(str(tmp_path), disk)
+    storage.write("small", [b"x" * 999], exclusive=True)
+    assert disk.synced == 0
+    storage.write("large", [b"x" * 400] * 10, exclusive=True)
+    assert disk.synced == 3 and bytes(storage.read("large")) == b"x" * 4000
+
+
 def test_a_hint_is_not_synced(tmp_path: Path) -> None:
     storage = storage_failing_at(tmp_path, "sync")
     storage.hint("a", b"x")

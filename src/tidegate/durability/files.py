@@ -18,7 +18,11 @@ A file is named by its hash, BLAKE2b over the header: the header holds a random 
 files have the same hash, and checksums bind the sections to it.
 
 Sizes are known before a byte is encoded (Arrow counts them), checksums only afterwards. That is why
-they follow what they protect: a file of any size is written with one section in memory.
+they follow what they protect: a file of any size is written with one section in memory. A section may also be made
+only when it is written (`Deferred`), by a caller who found out its size on an earlier pass.
+
+Large tables are cut into sections of about 2 MB (`pieces`). Small enough that a checksum, which holds Python's lock, is
+done in 0.2 ms: a thread that reads or writes a large file beside a running engine never stops it for longer.
 
 Invariant: a flipped bit, a missing tail or a foreign byte anywhere in a file is reported as
 `StorageCorrupted` by the read that touches it; nothing of a damaged section is ever handed out.
@@ -32,7 +36,7 @@ import hashlib
 import json
 import struct
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +52,7 @@ MAGIC = b"TIDEGATE"
 ALIGNMENT = 64
 FIRST_READ_SIZE = 4096  # holds the header of a file with a handful of tables
 PIECE_SIZE = 4 << 20  # large enough that an object store's answer time does not count
+SECTION_BYTES = 2 << 20
 
 _PREAMBLE = struct.Struct("<8sIII")
 _CHECKED = 16  # the part of the preamble that its checksum covers
@@ -56,7 +61,19 @@ _CHECKSUM = struct.Struct("<I")
 Order = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-Body = tuple[str, str, pa.Table | Order]
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The contents of a section, made when it is written; `size` is what `section_size` says of them."""
+
+    rows: int
+    size: int
+    make: Callable[[], pa.Table]
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+Body = tuple[str, str, pa.Table | Order | Deferred]
 """What becomes a section: its kind, the name of the table or of the record, its contents."""
 
 
@@ -96,7 +113,7 @@ def encode(fields: Mapping[str, Any], bodies: Sequence[Body]) -> tuple[Header, I
         (kind, name, np.ascontiguousarray(body, dtype="<i8") if isinstance(body, np.ndarray) else body)
         for kind, name, body in bodies
     ]
-    listing = [[kind, name, len(body), _section_size(body)] for kind, name, body in bodies]
+    listing = [[kind, name, len(body), section_size(body)] for kind, name, body in bodies]
     content = {"fields": dict(fields), "sections": listing, "random": uuid.uuid4().hex}
     text = json.dumps(content, separators=(",", ":")).encode("ascii")
     end = _aligned(_PREAMBLE.size + len(text))
@@ -108,7 +125,9 @@ def encode(fields: Mapping[str, Any], bodies: Sequence[Body]) -> tuple[Header, I
     def parts() -> Iterator[Bytes]:
         yield start + _CHECKSUM.pack(checksum) + text
         for section, (_, _, body) in zip(header.sections, bodies, strict=True):
-            yield _encode_section(body, section.size, checksum)
+            contents = body.make() if isinstance(body, Deferred) else body
+            assert len(contents) == section.rows, "a deferred section is made of the rows that were announced"
+            yield _encode_section(contents, section.size, checksum)
 
     return header, parts()
 
@@ -237,7 +256,18 @@ def _header_end(file: str, data: pa.Buffer) -> int:
     return end
 
 
-def _section_size(body: pa.Table | Order) -> int:
+def pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """A table cut into parts of about `SECTION_BYTES`, each of whole rows; none when it is empty."""
+    count = -(-table.nbytes // SECTION_BYTES)
+    rows = -(-table.num_rows // max(count, 1))
+    for start in range(0, table.num_rows, max(rows, 1)):
+        yield table.slice(start, rows)
+
+
+def section_size(body: pa.Table | Order | Deferred) -> int:
+    """How many bytes of a file a section takes."""
+    if isinstance(body, Deferred):
+        return body.size
     if isinstance(body, np.ndarray):
         return _aligned(body.nbytes + _CHECKSUM.size)
     counter = pa.MockOutputStream()

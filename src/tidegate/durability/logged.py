@@ -43,6 +43,7 @@ from tidegate.durability import log_segments, ownership
 from tidegate.durability.calls import Calls
 from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Load, Run, Step, Take, signatures
+from tidegate.durability.compaction import Compactor
 from tidegate.durability.evolution import require_no_renaming
 from tidegate.durability.log_reading import CommandReader
 from tidegate.durability.once_keys import LAYOUT as KEYS
@@ -105,6 +106,7 @@ class LoggedEngine:
         self._repeatable = all(plan.compiled for plan in program.plan.transactions)
         self._traced = recovery == "strong" and program.plan.flows is not None
         self._step_by_step = sync == "always"
+        self._compactor = Compactor(self._storage, CHECKPOINTS_KEPT)
         self._log = CommandLog(self._storage, sync)
         self._calls = Calls(self.lock, self._log)
         self._core: EngineCore | None = None
@@ -317,7 +319,13 @@ class LoggedEngine:
             _log.warning("%s: old files could not be removed", self._storage.path, exc_info=True)
 
     def _tidy(self) -> None:
-        """Remove the files that no kept checkpoint needs."""
+        """Ask for a snapshot of the whole state if it is due, and remove the files that no kept checkpoint needs."""
+        finished = self._compactor.take_finished()
+        if finished is not None:
+            self._store.learn(finished)
+        if self._store.wants_snapshot():
+            self._store.postpone_snapshot()
+            self._compactor.request(self._newest.version)
         self._store.collect()
         kept = self._store.infos()[-CHECKPOINTS_KEPT:]
         firsts = log_segments.numbers(self._storage)
@@ -459,6 +467,7 @@ class LoggedEngine:
         )
 
     def _let_go(self) -> None:
+        self._compactor.close()
         if self._core is not None:
             self._core.runner.workers.close()
         self._core = None

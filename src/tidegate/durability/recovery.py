@@ -26,7 +26,6 @@ from tidegate.durability.listing import file_name
 from tidegate.durability.soundness import SERVED, SoundReader, check_file
 from tidegate.durability.version_info import VersionInfo, to_fields
 from tidegate.durability.version_reader import VersionReader
-from tidegate.durability.versions import SNAPSHOT_SECTION_ROWS
 from tidegate.foundation.errors import InputError, RecoveryImpossible, StorageFailed, TidegateError
 from tidegate.foundation.storage import Storage
 
@@ -68,11 +67,7 @@ def recover(source: Storage, target: Storage, version: int | None = None) -> Rec
         raise _refusal(source, reader, version)
     info = _info(reader, found, start)
     tables = {layout.name: reader.rows(layout, start, found) for layout in info.layouts}
-    bodies: list[Body] = [
-        ("table", name, table.slice(offset, SNAPSHOT_SECTION_ROWS))
-        for name, table in tables.items()
-        for offset in range(0, table.num_rows, SNAPSHOT_SECTION_ROWS)
-    ]
+    bodies: list[Body] = [("table", name, piece) for name, table in tables.items() for piece in files.pieces(table)]
     bodies.append((SERVED, "", reader.served_at(start, found).to_table()))
     whole = replace(
         info,

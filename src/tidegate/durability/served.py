@@ -88,7 +88,7 @@ class Served:
 
     def __init__(self) -> None:
         self._lines: dict[str, Line] = {}
-        self._queries: set[str] = set()
+        self._of_query: dict[str, dict[str, None]] = {}  # the applicants of each query
         self._once: dict[str, None] = {}
         self.horizon = 0
 
@@ -126,7 +126,7 @@ class Served:
 
     def pinned(self, query: str) -> int:
         """The first version that the last batch of a query made: asked for again, it needs the version below. Or 0."""
-        own = [line for name, line in self._lines.items() if name.split("/", 1)[0] == query]
+        own = [self._lines[name] for name in self._of_query.get(query, ())]
         last = max((line.batch for line in own), default=0)
         return min((line.version for line in own if line.batch == last), default=0)
 
@@ -150,14 +150,16 @@ class Served:
     def _put(self, name: str, line: Line) -> None:
         self._lines.pop(name, None)
         self._lines[name] = line
-        self._queries.add(name.split("/", 1)[0])
+        self._of_query.setdefault(_query_of(name), {})[name] = None
         if name.startswith(_ONCE):
             self._once.pop(name, None)
             self._once[name] = None
             while len(self._once) > ONCE_MAX:
                 oldest = next(iter(self._once))
                 self.horizon = max(self.horizon, self._lines.pop(oldest).version)
-                self._queries.discard(oldest)
+                self._of_query[_query_of(oldest)].pop(oldest)
+                if not self._of_query[_query_of(oldest)]:
+                    del self._of_query[_query_of(oldest)]
                 del self._once[oldest]
 
     def _require_first(self, path: str, applicant: Applicant) -> None:
@@ -169,8 +171,12 @@ class Served:
                     f"the newest {ONCE_MAX:,} that were applied: it may have been applied before them. Call transact "
                     "again if it was not."
                 )
-        elif applicant.batch > 0 and applicant.query not in self._queries:
+        elif applicant.batch > 0 and applicant.query not in self._of_query:
             raise StateDiverged(_unknown(path, applicant))
+
+
+def _query_of(name: str) -> str:
+    return name.split("/", 1)[0]
 
 
 def _unknown(path: str, applicant: Applicant) -> str:

@@ -12,12 +12,14 @@ broken, reading stops with an error that names the file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from tidegate.durability import evolution, files
-from tidegate.durability.files import Header, Order
+from tidegate.durability.files import Header, Order, Section
 from tidegate.durability.listing import Listing, file_name
+from tidegate.durability.served import Served
 from tidegate.durability.version_info import Kind, VersionInfo, from_header, require_successor
 from tidegate.foundation.errors import RecoveryImpossible
 from tidegate.foundation.storage import Storage
@@ -25,8 +27,24 @@ from tidegate.operations.layout import TableLayout
 
 Changes = dict[str, pa.Table]
 
+SERVED = "served"
+"""The kind of the section that tells which batches were applied."""
+
 HEADERS_MAX = 256
 """Headers that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A version's file, and where its sections lie; the header's fields are left out."""
+
+    version: int
+    kind: Kind
+    header: Header
+
+    def sections_of(self, table: str) -> list[Section]:
+        """The sections with rows of a table."""
+        return [section for section in self.header.sections if section.kind == "table" and section.table == table]
 
 
 class VersionReader:
@@ -149,6 +167,48 @@ class VersionReader:
                 require_successor(self._file(number, "change"), info, below)
             below = info
             yield changes
+
+    def snapshot_rows(self, version: int) -> dict[str, int]:
+        """How many rows each table has in the snapshot that a version is rebuilt from; none without one."""
+        start = self._listed().snapshot_below(version)
+        return self._read_info(start, "snapshot").rows if start else {}
+
+    # Section by section, for whoever must not hold a version in memory
+
+    def snapshot_below(self, version: int) -> int:
+        """The newest snapshot at or below a version; 0, the empty state, when there is none."""
+        return self._listed().snapshot_below(version)
+
+    def open_file(self, version: int, kind: Kind) -> tuple[VersionInfo, StoredFile]:
+        """What a version's file says of itself, and where its rows lie."""
+        try:
+            header = self._read_header(version, kind)
+        except FileNotFoundError:
+            raise self._impossible(version) from None
+        return self._accept(version, kind, header), StoredFile(version, kind, replace(header, fields={}))
+
+    def read_rows(self, file: StoredFile, section: Section, layout: TableLayout) -> pa.Table:
+        """The rows of one section as a change table of a layout, which they must fit."""
+        try:
+            rows = files.read_section(self.storage, file_name(file.version, file.kind), file.header, section)
+        except FileNotFoundError:
+            raise self._impossible(file.version) from None
+        return evolution.upgrade(rows, layout)
+
+    def described(self, file: StoredFile) -> str:
+        """A file as messages name it."""
+        return self._file(file.version, file.kind)
+
+    def served_in(self, version: int) -> Served:
+        """What was applied up to a version that has a snapshot, as that tells."""
+        info, file = self.open_file(version, "snapshot")
+        for section in file.header.sections:
+            if section.kind == SERVED:
+                name = file_name(version, "snapshot")
+                return Served.from_table(files.read_section(self.storage, name, file.header, section))
+        served = Served()
+        served.add(info)
+        return served
 
     def read_record(self, version: int, name: str) -> pa.Table | None:
         """A record of a version, None when it has none of that name or an empty one; the rest is not read."""

@@ -36,6 +36,7 @@ import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.housekeeping import Housekeeping
 from tidegate.durability.records import OUTCOMES, ROWS, outcome_record, output_record
 from tidegate.durability.served import Applicant
 from tidegate.durability.version_info import Owner
@@ -54,10 +55,6 @@ from tidegate.operations.layout import TableLayout
 from tidegate.operations.plan import Program
 
 Late = Literal["run", "refuse"]
-COLLECT_EVERY = 20
-SWEEP_EVERY = 50 * COLLECT_EVERY
-"""How many versions pass between two collections, and between two that also look for what others left behind."""
-
 CATCH_UP_MAX = 20
 """Versions that an engine applies one by one when it fell behind; beyond it, it loads."""
 
@@ -85,6 +82,7 @@ class VersionedEngine:
         self._record = record
         self._storage = open_storage(path) if isinstance(path, str) else path
         self._store = VersionStore(self._storage, keep_versions)
+        self._housekeeping = Housekeeping(self._store)
         self._core: EngineCore | None = None
         self.version = 0
         self._hash = ""
@@ -270,6 +268,12 @@ class VersionedEngine:
             f"{known.batch + 1}"
         )
 
+    def close(self) -> None:
+        """End what runs in the background."""
+        self._housekeeping.close()
+        if self._core is not None:
+            self._core.runner.workers.close()
+
     # --- the first version --------------------------------------------------------------------------------
 
     def initialise(self, tables: Mapping[str, pa.Table]) -> bool:
@@ -302,21 +306,7 @@ class VersionedEngine:
         info = self._info(query, batch, events, committed, high)
         written = self._store.commit(info, self.core.take_changes(), logged, records)
         self.version, self._hash = written.version, written.hash
-        try:
-            self._tidy(written)
-        except Exception:  # the version is committed: what fails now is tried again later
-            _log.warning("%s: a snapshot or a collection failed", self._storage.path, exc_info=True)
-
-    def _tidy(self, written: VersionInfo) -> None:
-        """Write a snapshot and remove old files, when it is time."""
-        if self._store.wants_snapshot():
-            self._store.snapshot(written, {name: self.core.rows(name) for name in self.core.tables})
-            self._store.collect(look_again=False)
-        elif written.version % SWEEP_EVERY == 0:
-            ownership.tidy(self._storage, written.epoch)
-            self._store.collect()
-        elif written.version % COLLECT_EVERY == 0:
-            self._store.collect(look_again=False)
+        self._housekeeping.after(written, self.core)
 
     def _info(self, query: str, batch: int, events: int, committed: int, high: Any) -> VersionInfo:
         return VersionInfo(
@@ -369,6 +359,7 @@ class VersionedEngine:
         info, steps = self._store.load(version, layouts)
         require_no_renaming(self._storage.path, info.layouts, layouts)
         core = self._new_core(info.layouts)
+        core.reserve(self._store.snapshot_rows(version))
         for changes in steps:
             core.apply(changes)
         self._core, self.version, self._hash = core, version, name

@@ -30,7 +30,8 @@ least while the version is among the newest `keep_versions`.
 
 Cost: a commit writes the rows that changed and lists nothing, however many versions are kept. A snapshot is due when
 replaying the changes would cost as much as reading it, so the bytes written stay within a constant factor of the
-changes. `collect` removes what no kept version needs.
+changes. It comes from rows in memory (`snapshot`) or from files (compaction.py); both write it here (`write_snapshot`).
+`collect` removes what no kept version needs.
 
 A version that consists of several shards' files would be committed by the same one file, which names the others by
 their hashes; they are written before it, under names of their own.
@@ -44,12 +45,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from tidegate.durability import evolution, files, head
-from tidegate.durability.files import Body, Header, Order
+from tidegate.durability.files import Body, Deferred, Header, Order
 from tidegate.durability.listing import file_name
 from tidegate.durability.served import Served
 from tidegate.durability.version_info import (
@@ -60,34 +61,51 @@ from tidegate.durability.version_info import (
     require_tables,
     to_fields,
 )
-from tidegate.durability.version_reader import Changes, VersionReader
-from tidegate.foundation.errors import StorageFailed, StorageUncertain
+from tidegate.durability.version_reader import SERVED, Changes, VersionReader
+from tidegate.foundation.errors import StateDiverged, StorageFailed, StorageUncertain
 from tidegate.foundation.storage import Storage
+from tidegate.operations.layout import TableLayout
 
 __all__ = ["Changes", "VersionInfo", "VersionStore"]
 
-SNAPSHOT_SECTION_ROWS = 1 << 20  # bounds the memory of writing and reading: 16 MB for two integers a row
 SNAPSHOT_AFTER_BYTES = 8 << 20
 CHANGE_BYTES_MIN = 32 << 10
 """What a change file weighs at least: opening and applying one takes a millisecond, as does loading so many bytes."""
 
-_SERVED = "served"
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Tip:
-    """The newest version as a writer knows it: what it is, what was served up to it, what weighs on a reader."""
+    """The newest version as a writer knows it: what it is, what was served up to it, what weighs on a reader.
+
+    `snapshot` is the version of the newest snapshot, `changes_size` what the changes after it weigh. `asked` holds what
+    they weighed when a snapshot was asked for, by version; none is due again before they weigh `postponed`.
+    """
 
     info: VersionInfo
     served: Served
+    snapshot: int
     snapshot_size: int
     changes_size: int
+    postponed: int = 0
+    asked: dict[int, int] = field(default_factory=dict)
 
     def advance(self, info: VersionInfo) -> None:
         self.info = info
         self.served.add(info)
         self.changes_size += max(info.size, CHANGE_BYTES_MIN)
+
+    def postpone(self) -> None:
+        self.asked[self.info.version] = self.changes_size
+        self.postponed = 2 * self.changes_size
+
+    def replace_snapshot(self, written: VersionInfo) -> None:
+        covered = self.changes_size if written.version == self.info.version else self.asked.get(written.version, 0)
+        self.snapshot, self.snapshot_size = written.version, written.size
+        self.changes_size -= covered
+        self.asked = {v: size - covered for v, size in self.asked.items() if v > written.version}
+        self.postponed = 0
 
 
 class VersionStore(VersionReader):
@@ -101,7 +119,7 @@ class VersionStore(VersionReader):
         self._tip: _Tip | None = None
 
     def forget(self) -> None:
-        """Know nothing of the storage any more: before it is used again it is looked at, and made certain."""
+        """Know nothing of the storage any more: it is looked at, and made certain, before it is used again."""
         self._listing, self._headers, self._tip = None, {}, None
 
     # The newest version, for writers
@@ -139,10 +157,10 @@ class VersionStore(VersionReader):
         tip: _Tip | None = None
         if start:
             info = self._read_info(start, "snapshot")
-            tip = _Tip(info, self._read_served(start, info), info.size, 0)
+            tip = _Tip(info, self.served_in(start), start, info.size, 0)
         for version in range(start + 1, highest + 1):
             info = self._read_info(version, "change")
-            tip = tip or _Tip(info, Served(), 0, 0)
+            tip = tip or _Tip(info, Served(), 0, 0, 0)
             if tip.info is not info:
                 require_successor(self._file(version, "change"), info, tip.info)
             tip.advance(info)
@@ -173,16 +191,6 @@ class VersionStore(VersionReader):
             return False
         return from_header(self._file(info.version, kind), info.version, kind, header).hash == info.hash
 
-    def _read_served(self, version: int, info: VersionInfo) -> Served:
-        header = self._read_header(version, "snapshot")
-        for section in header.sections:
-            if section.kind == _SERVED:
-                table = files.read_section(self.storage, file_name(version, "snapshot"), header, section)
-                return Served.from_table(table)
-        served = Served()
-        served.add(info)
-        return served
-
     # Adding
 
     def commit(
@@ -199,7 +207,7 @@ class VersionStore(VersionReader):
         info = self._chained(info)
         require_tables(info, changes, evolution.change_schema)
         given = records or {}
-        bodies: list[Body] = _in_pieces(changes)
+        bodies = _sections(changes)
         bodies += [("record", name, table) for name, table in given.items() if table.num_rows]
         if order is not None:
             bodies.append(("order", "", order))
@@ -213,21 +221,61 @@ class VersionStore(VersionReader):
         Otherwise it commits the version, on condition that nobody did: FileExistsError.
         """
         require_tables(info, tables, lambda layout: layout.arrow_schema)
-        bodies: list[Body] = _in_pieces(tables)
-        rows = _row_counts(tables)
+        rows, bodies = _row_counts(tables), _sections(tables)
         if not self._listed().has_change(info.version):
             return self._committed(self._write(replace(self._chained(info), kind="snapshot", rows=rows), bodies))
         below = self._read_info(info.version, "change")
-        bodies.append((_SERVED, "", self._served_at(info.version).to_table()))
-        whole = replace(below, kind="snapshot", rows=rows, records={}, commit=below.hash, layouts=info.layouts)
+        return self.write_snapshot(below, info.layouts, rows, self._served_at(info.version), bodies)
+
+    def write_snapshot(
+        self,
+        below: VersionInfo,
+        layouts: tuple[TableLayout, ...],
+        rows: Mapping[str, int],
+        served: Served,
+        bodies: Sequence[Body],
+    ) -> VersionInfo:
+        """Writes the snapshot of a committed version, `below`, from sections of its rows; one that is there stays.
+
+        `served` is what was applied up to that version. The last thing before the file gets its name is a look whether
+        the version is still there: a folder that was emptied and used again must not get rows of the old state.
+        """
+        lines = served.to_table()
+
+        def last() -> pa.Table:
+            if not self._is_there(below):
+                raise StateDiverged(
+                    f"{self._file(below.version, 'change')}: required version {below.version} with the hash "
+                    f"{below.hash}, found another one or none: the state was replaced while a snapshot of it was "
+                    "written. The snapshot is thrown away; open the state again."
+                )
+            return lines
+
+        bodies = [*bodies, (SERVED, "", Deferred(lines.num_rows, files.section_size(lines), last))]
+        whole = replace(below, kind="snapshot", rows=dict(rows), records={}, commit=below.hash, layouts=layouts)
         try:
             written = self._write(whole, bodies)
         except FileExistsError:
-            written = self._read_info(info.version, "snapshot")
-        self._listed().add(info.version, "snapshot")
-        if self._tip is not None and self._tip.info.version == info.version:
-            self._tip.snapshot_size, self._tip.changes_size = written.size, 0
+            written = self._read_info(below.version, "snapshot")
+        self.learn(written)
         return written
+
+    def learn(self, snapshot: VersionInfo) -> None:
+        """Takes over that a snapshot was written, by this store or another; what it made superfluous is not removed."""
+        listing, tip = self._listed(), self._tip
+        if not listing.can_rebuild(snapshot.version):
+            return  # of a state that is not here any more
+        listing.add(snapshot.version, "snapshot")
+        if tip is not None and snapshot.version > tip.snapshot:
+            tip.replace_snapshot(snapshot)
+
+    def postpone_snapshot(self) -> None:
+        """A snapshot of the newest version is being made elsewhere: none is due until it is there, or takes too long.
+
+        Too long is when as much again was changed. So one that fails is not tried at every batch.
+        """
+        if self._tip is not None:
+            self._tip.postpone()
 
     def wants_snapshot(self) -> bool:
         """Whether replaying the changes since the newest snapshot costs as much as reading one.
@@ -237,7 +285,7 @@ class VersionStore(VersionReader):
         if self._tip is None:
             self.tip()
         tip = self._tip
-        return tip is not None and tip.changes_size >= max(tip.snapshot_size, SNAPSHOT_AFTER_BYTES)
+        return tip is not None and tip.changes_size >= max(tip.snapshot_size, SNAPSHOT_AFTER_BYTES, tip.postponed)
 
     def collect(self, look_again: bool = True) -> list[str]:
         """Removes what none of the newest `keep_versions` versions needs, and what crashed writers left.
@@ -251,34 +299,37 @@ class VersionStore(VersionReader):
         if look_again:
             self.refresh()
             swept = self.storage.sweep()
-        listing = self._listed()
-        newest = listing.highest
-        if newest == 0 or not listing.can_rebuild(newest):
+        start, oldest = self._kept_from()
+        surplus = self._listed().surplus(start, oldest)
+        if look_again and surplus and start and not self.storage.settle(file_name(start, "snapshot")):
             return swept
-        oldest = listing.oldest_kept(self.keep_versions)
-        oldest = min(oldest, max(1, self._served_at(newest).pinned(self.info(newest).query.split("/", 1)[0]) - 1))
-        start = listing.snapshot_below(oldest)
-        deleted = []
-        surplus = listing.surplus(start, oldest)
-        if start and surplus and look_again:  # another process may have written it, and not synced it yet
-            self.storage.settle(file_name(start, "snapshot"))
         for version, kind in surplus:
             self.storage.delete(file_name(version, kind))
-            deleted.append(file_name(version, kind))
-        listing.forget(start, oldest)
-        return deleted + swept
+        self._listed().forget(start, oldest)
+        return [file_name(version, kind) for version, kind in surplus] + swept
+
+    def forget_collected(self) -> None:
+        """What `collect` would remove was removed by another store: forget about it."""
+        self._listed().forget(*self._kept_from())
 
     # Inside
 
+    def _kept_from(self) -> tuple[int, int]:
+        """The snapshot that the oldest kept version stands on, and that version; (0, 0) when all is kept."""
+        listing = self._listed()
+        newest = listing.highest
+        if newest == 0 or not listing.can_rebuild(newest):
+            return 0, 0
+        pinned = self._served_at(newest).pinned(self.info(newest).query.split("/", 1)[0])
+        oldest = min(listing.oldest_kept(self.keep_versions), max(1, pinned - 1))
+        return listing.snapshot_below(oldest), oldest
+
     def _served_at(self, version: int) -> Served:
         """What was served up to a version, which is the newest one in all but tools and tests."""
-        if self._tip is None:
-            self._tip = self._find_tip()
         if self._tip is not None and self._tip.info.version == version:
             return self._tip.served
-        served, start = Served(), self._listed().snapshot_below(version - 1)
-        if start:
-            served = self._read_served(start, self._read_info(start, "snapshot"))
+        start = self._listed().snapshot_below(version)
+        served = self.served_in(start) if start else Served()
         for number in range(start + 1, version + 1):
             served.add(self._read_info(number, "change"))
         return served
@@ -343,7 +394,8 @@ class VersionStore(VersionReader):
             served = Served()
             served.add(written)
             whole = written.kind == "snapshot"
-            self._tip = _Tip(written, served, written.size if whole else 0, 0 if whole else CHANGE_BYTES_MIN)
+            weights = (written.version, written.size, 0) if whole else (0, 0, max(written.size, CHANGE_BYTES_MIN))
+            self._tip = _Tip(written, served, *weights)
         else:
             self._tip = None
         try:
@@ -353,13 +405,8 @@ class VersionStore(VersionReader):
         return written
 
 
-def _in_pieces(tables: Mapping[str, pa.Table]) -> list[Body]:
-    """Rows as sections of bounded size."""
-    return [
-        ("table", name, table.slice(start, SNAPSHOT_SECTION_ROWS))
-        for name, table in tables.items()
-        for start in range(0, table.num_rows, SNAPSHOT_SECTION_ROWS)
-    ]
+def _sections(tables: Mapping[str, pa.Table]) -> list[Body]:
+    return [("table", name, piece) for name, table in tables.items() for piece in files.pieces(table)]
 
 
 def _row_counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:

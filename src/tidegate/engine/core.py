@@ -447,6 +447,11 @@ class EngineCore:
             table.store(slots, columns, exists)
             table.sweep(slots[~exists])
 
+    def reserve(self, rows: Mapping[str, int]) -> None:
+        """Make room at once for so many more rows of each table: growing on the way would copy them again and again."""
+        for name, count in rows.items():
+            self.tables[name].reserve(count)
+
     def load(self, name: str, rows: pa.Table) -> None:
         """Write rows that a user gives: missing fields take their defaults, existing rows are replaced."""
         table = self.tables[name]

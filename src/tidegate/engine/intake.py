@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.engine.state.strings import StringPool, read_only
+from tidegate.engine.state.strings import Numbering, StringPool, read_only
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Column, Kind, TableLayout
 from tidegate.operations.plan import DTYPES, Parameter, RowParameter
@@ -93,7 +93,7 @@ def bind(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
     )
 
 
-def key_words(columns: list[pa.Array], layout: TableLayout, strings: StringPool) -> Array:
+def key_words(columns: list[pa.Array], layout: TableLayout, strings: Numbering) -> Array:
     """Key columns as 64-bit words, one row per key."""
     words = [_words(_values(array, key.kind, strings)) for array, key in zip(columns, layout.key_columns, strict=True)]
     if len(words) == 1:
@@ -193,7 +193,7 @@ def _struct_field(column: pa.StructArray, key: Column) -> pa.Array:
     return pc.struct_field(column, key.name)
 
 
-def _values(column: pa.Array, kind: Kind, strings: StringPool) -> Array:
+def _values(column: pa.Array, kind: Kind, strings: Numbering) -> Array:
     if kind is Kind.STR:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()

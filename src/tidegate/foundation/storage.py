@@ -50,6 +50,9 @@ from tidegate.foundation.disk import Disk, OsDisk
 from tidegate.foundation.errors import StorageFailed
 from tidegate.foundation.holds import Hold
 
+SYNC_EVERY_BYTES = 16 << 20
+"""A large file is synced on the way: else its last sync had all of it to write, and other files' syncs behind it."""
+
 Names = list[str]
 Bytes: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
@@ -343,12 +346,15 @@ class LocalStorage:
         descriptor = self._disk.open_new(temporary)
         try:
             try:
-                offset = 0
+                offset = on_disk = 0
                 for part in parts:
                     rest = memoryview(part).cast("B")
                     while len(rest):
                         count = self._disk.write(descriptor, rest, offset)
                         rest, offset = rest[count:], offset + count
+                    if synced and offset - on_disk >= SYNC_EVERY_BYTES:
+                        self._disk.sync_data(descriptor)
+                        on_disk = offset
                 if synced:
                     self._disk.sync(descriptor)
                 inode = self._disk.status(descriptor).inode

@@ -69,6 +69,13 @@ def a_pool(strings_max: int = 64) -> tuple[Any, ...]:
     )
 
 
+def a_filled_pool() -> tuple[Any, ...]:
+    """A pool that holds some of the words, and one more."""
+    made = a_pool()
+    strings.intern(made, *string_buffers(pa.array(["ab", "abd", "xyz"])), 0, np.zeros(3, np.int64))
+    return made
+
+
 WORDS = string_buffers(pa.array(["ab", "", "abc", "ab", "é", "xyz", ""]))
 NAMES = string_buffers(pa.array(["ab", "xyz"]))
 OFFSETS = np.concatenate([[0], np.cumsum(np.arange(25) % 4)])
@@ -120,6 +127,7 @@ CASES: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
     "list_slots": lambda: [(an_index(1)[0], np.zeros(64, np.int64))],
     "hash_bytes": lambda: [(WORDS[1], 0, 2), (WORDS[1], 3, 3)],
     "intern": lambda: [(a_pool(), *WORDS, 0, np.zeros(7, np.int64)), (a_pool(3), *WORDS, 1, np.zeros(7, np.int64))],
+    "find_texts": lambda: [(a_filled_pool(), *WORDS, np.zeros(7, np.int64))],
     "fill_buckets": lambda: [(np.full(16, -1, np.int64), np.arange(1, 9, dtype=np.uint64) * np.uint64(77), 8)],
     "first_word": lambda: (
         [(TEXT, words_of(TEXT), start, size) for start in (0, 3, 8, 20) for size in (0, 1, 5, 8)]

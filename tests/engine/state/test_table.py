@@ -40,7 +40,7 @@ def test_a_table_behaves_as_a_dict(steps: list[tuple[str, list[int]]], composite
                 model.pop(key, None)
         table.sweep(slots)
         assert (table.find(words) >= 0).tolist() == [key in model for key in found]
-    assert as_dict(table) == model
+    assert as_dict(table) == model and table.count == len(model)
     assert not table.marks.any() and len(table.fresh) == 0
 
 

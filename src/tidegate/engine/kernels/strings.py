@@ -70,6 +70,28 @@ def intern(pool, offsets, data, start, numbers_out):  # type: ignore[no-untyped-
 
 
 @kernel
+def find_texts(pool, offsets, data, numbers_out):  # type: ignore[no-untyped-def]
+    """The numbers of strings, -1 for those that the pool does not hold; adds none."""
+    buckets, starts, hashes, held, _counters = pool
+    mask = np.uint64(buckets.shape[0] - 1)
+    for row in range(numbers_out.shape[0]):
+        first, size = offsets[row], offsets[row + 1] - offsets[row]
+        value = hash_bytes(data, first, first + size)
+        bucket = np.int64(value & mask)
+        number = buckets[bucket]
+        while number >= 0:
+            if hashes[number] == value and starts[number + 1] - starts[number] == size:
+                position, begin = 0, starts[number]
+                while position < size and held[begin + position] == data[first + position]:
+                    position += 1
+                if position == size:
+                    break
+            bucket = np.int64(np.uint64(bucket + 1) & mask)
+            number = buckets[bucket]
+        numbers_out[row] = number
+
+
+@kernel
 def fill_buckets(buckets, hashes, count):  # type: ignore[no-untyped-def]
     """Enter the first `count` strings into empty buckets."""
     mask = np.uint64(buckets.shape[0] - 1)

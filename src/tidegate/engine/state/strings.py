@@ -8,16 +8,23 @@ A string that nothing refers to any more stays until `Tables.collect_strings` re
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.engine.kernels.strings import BYTES, STRINGS, fill_buckets, intern
+from tidegate.engine.kernels.strings import BYTES, STRINGS, fill_buckets, find_texts, intern
 
 Numbers = npt.NDArray[np.int64]
+
+
+class Numbering(Protocol):
+    """What gives strings their numbers: a pool, or what a pool already holds."""
+
+    def numbers(self, column: pa.Array) -> Numbers:
+        """The numbers of an Arrow string column."""
 
 
 class StringPool:
@@ -34,6 +41,11 @@ class StringPool:
     def __len__(self) -> int:
         return int(self._counters[STRINGS])
 
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """What kernels need to find and add strings."""
+        return (self._buckets, self._starts, self._hashes, self._held, self._counters)
+
     def number(self, text: str) -> int:
         """The number of one string."""
         data = np.frombuffer(text.encode(), np.uint8)  # without Arrow: 5 us instead of 16
@@ -47,8 +59,7 @@ class StringPool:
         found = np.empty(len(offsets) - 1, np.int64)
         position = 0
         while True:
-            pool = (self._buckets, self._starts, self._hashes, self._held, self._counters)
-            position = intern(pool, offsets, data, position, found)
+            position = intern(self.arrays, offsets, data, position, found)
             if position >= len(found):
                 return found
             self._grow(int(offsets[position + 1] - offsets[position]))
@@ -74,6 +85,20 @@ class StringPool:
             self._starts = _extended(self._starts, count + 1, capacity + 1)
             self._buckets = np.full(2 * capacity, -1, np.int64)
             fill_buckets(self._buckets, self._hashes, count)
+
+
+class KnownStrings:
+    """A pool that is only looked at: strings that it does not hold have the number -1."""
+
+    def __init__(self, pool: StringPool) -> None:
+        self._pool = pool
+
+    def numbers(self, column: pa.Array) -> Numbers:
+        """The numbers of an Arrow string column without nulls."""
+        offsets, data = string_buffers(column)
+        found = np.empty(len(offsets) - 1, np.int64)
+        find_texts(self._pool.arrays, offsets, data, found)
+        return found
 
 
 def string_buffers(column: pa.Array) -> tuple[Numbers, npt.NDArray[np.uint8]]:

@@ -86,6 +86,11 @@ class TableState:
         """The slots made since the last sweep."""
         return self._fresh[: self._counters[FRESH]]
 
+    @property
+    def count(self) -> int:
+        """How many keys have a slot."""
+        return int(self._counters[COUNT])
+
     # --- keys to slots ----------------------------------------------------------------------------
 
     @property

@@ -1,0 +1,278 @@
+"""A new snapshot from an old one and the changes since, from files alone: no engine is asked for its rows.
+
+    snapshot 3    A 100   B 50   D 7                  streams through; A and B are left out, for changes touched them
+    change 4      A 80    B gone                      A 80 is left out: a later change has A again
+    change 5      A 60    C 5
+    snapshot 5    D 7     A 60   C 5
+
+An engine that made its own snapshot would stop for it: seconds, with twenty million rows. `compact` takes the keys that
+the changes touched into an index (changed_keys.py) and reads the old snapshot section by section. It goes over the rows
+twice, since a file says where its sections end before the first of them begins: once to see which rows remain
+and how large the sections become, once to write them. In memory are, of one table at a time, the index of the keys that
+changed, then the positions of the rows that go, and one section; never the state.
+
+`Compactor` does so in a thread of low priority, which lives only while there is something to do. It reports what it
+finished to whoever asks, and never raises into a batch: what fails is logged, and tried again at the next request.
+Arrow, kernels and files work without Python's lock, and what needs it takes less than a millisecond a section, so an
+engine in the same process runs on beside it.
+
+Invariant: what is read is under checksums and in one chain, as for every reader, and the snapshot gets its name when
+all of it is written. So whatever dies at whatever moment leaves the old snapshot and all changes, and a temporary file
+at most, which a sweep removes. Several may compact one version at once: the first one's file stays.
+
+Rows come in no order: readers that show them sort. Not here: when a snapshot is due (housekeeping.py).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.durability import evolution, files, ownership
+from tidegate.durability.changed_keys import ChangedKeys, Positions
+from tidegate.durability.files import Body, Deferred, Section
+from tidegate.durability.served import Served
+from tidegate.durability.version_info import VersionInfo, require_successor
+from tidegate.durability.version_reader import StoredFile
+from tidegate.durability.versions import VersionStore
+from tidegate.foundation.storage import Storage
+from tidegate.operations.layout import TableLayout
+
+PRIORITY = 10
+"""The thread's nice value: beside a busy thread of the engine it gets a tenth of a processor, and is never starved."""
+
+CLOSING_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+_running: weakref.WeakSet[Compactor] = weakref.WeakSet()
+
+
+class Stopped(Exception):
+    """The compaction was told to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A section of an old file, and the positions of its rows that are not taken over."""
+
+    file: StoredFile
+    section: Section
+    left_out: Positions
+
+
+def compact(store: VersionStore, version: int, pause: Callable[[], None] = lambda: None) -> VersionInfo:
+    """Writes the snapshot of a committed version, from the newest snapshot below it; one that is there stays.
+
+    `pause` is called between sections; what it raises ends the compaction, and nothing of it remains.
+    """
+    store.refresh()
+    if store.snapshot_below(version) == version:
+        return store.open_file(version, "snapshot")[0]
+    return _Compaction(store, version, pause).write()
+
+
+class _Compaction:
+    """The files that a snapshot is made from, and what is known of the version that it is of."""
+
+    def __init__(self, store: VersionStore, version: int, pause: Callable[[], None]) -> None:
+        self._store, self._pause = store, pause
+        self._snapshot: StoredFile | None = None
+        self._changes: list[StoredFile] = []
+        self._served = Served()
+        layouts: dict[str, TableLayout] = {}
+        seen: dict[tuple[TableLayout, ...], StoredFile] = {}
+        start = store.snapshot_below(version)
+        below: VersionInfo | None = None
+        if start:
+            below, self._snapshot = store.open_file(start, "snapshot")
+            self._served = store.served_in(start)
+            seen[below.layouts] = self._snapshot
+        for number in range(start + 1, version + 1):
+            info, file = store.open_file(number, "change")
+            if below is not None:
+                require_successor(store.described(file), info, below)
+            seen.setdefault(info.layouts, file)
+            self._served.add(info)
+            self._changes.append(file)
+            below = info
+            pause()
+        assert below is not None
+        self._info = below
+        for found in (*seen, below.layouts):
+            layouts |= {layout.name: layout for layout in found}
+        self._layouts = tuple(layouts.values())
+        for found, file in seen.items():
+            evolution.require_fit(store.described(file), found, self._layouts)
+
+    def write(self) -> VersionInfo:
+        """Writes the snapshot."""
+        bodies: list[Body] = []
+        rows: dict[str, int] = {}
+        for layout in self._layouts:
+            taken: list[_Piece] = []
+            sizes = [(part.num_rows, files.section_size(part)) for part in self._joined(self._find(layout, taken))]
+            parts = self._joined(self._read(layout, taken))
+            bodies += [("table", layout.name, Deferred(*size, partial(next, parts))) for size in sizes]
+            rows[layout.name] = sum(count for count, _ in sizes)
+        return self._store.write_snapshot(self._info, self._layouts, rows, self._served, bodies)
+
+    def _find(self, layout: TableLayout, taken_out: list[_Piece]) -> Iterator[pa.Table]:
+        """The rows of a table that remain, section by section; notes where they are."""
+        changes = [(file, section) for file in self._changes for section in file.sections_of(layout.name)]
+        keys = ChangedKeys(layout)
+        for file, section in changes:
+            keys.note(self._store.read_rows(file, section, layout))
+            self._pause()
+        if self._snapshot is not None:
+            for section in self._snapshot.sections_of(layout.name):
+                rows = self._store.read_rows(self._snapshot, section, layout)
+                taken_out.append(_Piece(self._snapshot, section, keys.touched(rows)))
+                yield _without(rows, taken_out[-1].left_out)
+        first = 0
+        for file, section in changes:
+            rows = self._store.read_rows(file, section, layout)
+            left_out = keys.surpassed(rows, first)
+            first += rows.num_rows
+            if len(left_out) < rows.num_rows:
+                taken_out.append(_Piece(file, section, left_out))
+                yield _without(rows, left_out)
+
+    def _read(self, layout: TableLayout, pieces: list[_Piece]) -> Iterator[pa.Table]:
+        """The same rows again."""
+        for piece in pieces:
+            yield _without(self._store.read_rows(piece.file, piece.section, layout), piece.left_out)
+
+    def _joined(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The same rows in sections of half the usual size at least: rows that go leave no ever smaller ones behind."""
+        held: list[pa.Table] = []
+        size = 0
+        for table in tables:
+            for piece in files.pieces(table):
+                held.append(piece)
+                size += piece.nbytes
+                if 2 * size >= files.SECTION_BYTES:
+                    yield pa.concat_tables(held).combine_chunks()
+                    held, size = [], 0
+            self._pause()
+        if held:
+            yield pa.concat_tables(held).combine_chunks()
+
+
+def _without(rows: pa.Table, positions: Positions) -> pa.Table:
+    """A change table as whole rows, some left out."""
+    rows = rows.drop_columns([evolution.EXISTS.name])
+    if len(positions) == 0:
+        return rows
+    kept = np.ones(rows.num_rows, np.bool_)
+    kept[positions] = False
+    return rows.filter(pa.array(kept))
+
+
+class Compactor:
+    """Compacts and collects in the background, one thing at a time.
+
+    Its methods return at once and may be called by any thread. It shares nothing with the engine's store but the files.
+    """
+
+    def __init__(self, storage: Storage, keep_versions: int = 100) -> None:
+        self._storage, self._keep_versions = storage, keep_versions
+        self._turn = threading.Lock()
+        self._stop = threading.Event()
+        self._version: int | None = None
+        self._epoch: int | None = None
+        self._finished: VersionInfo | None = None
+        self._thread: threading.Thread | None = None
+
+    def request(self, version: int) -> None:
+        """Asks for a snapshot of a committed version; one that was asked for and is not begun is given up."""
+        with self._turn:
+            self._version = version
+            self._wake()
+
+    def sweep(self, epoch: int) -> None:
+        """Asks that old versions and whatever others left behind be removed; `epoch` is the owner's."""
+        with self._turn:
+            self._epoch = epoch
+            self._wake()
+
+    def take_finished(self) -> VersionInfo | None:
+        """The newest snapshot that was finished since the last call; what it replaces is removed by then."""
+        with self._turn:
+            finished, self._finished = self._finished, None
+            return finished
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until nothing is left to do; False when that takes longer."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(seconds)
+        return thread is None or not thread.is_alive()
+
+    def close(self, seconds: float = CLOSING_SECONDS) -> None:
+        """Stops between two sections and waits for that; nothing that is asked for afterwards happens."""
+        self._stop.set()
+        if not self.wait(seconds):
+            _log.warning("%s: a snapshot is still being written after %g seconds", self._storage.path, seconds)
+
+    def _wake(self) -> None:
+        if self._stop.is_set() or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._thread = threading.Thread(target=self._work, name="tidegate-compaction", daemon=True)
+        _running.add(self)
+        self._thread.start()
+
+    def _next(self) -> tuple[int | None, int | None]:
+        with self._turn:
+            wanted = self._version, self._epoch
+            self._version = self._epoch = None
+            if wanted == (None, None):
+                self._thread = None  # under the lock: whoever asks from now on starts another one
+            return wanted
+
+    def _work(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # not allowed, or not Linux, where a thread has a priority
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PRIORITY)
+        while (wanted := self._next()) != (None, None) and not self._stop.is_set():
+            version, epoch = wanted
+            try:
+                self._do(version, epoch)
+            except Stopped:
+                return
+            except Exception:  # no batch waits for this: the old snapshot and all changes are there
+                what = "sweeping" if version is None else f"the snapshot of version {version}"
+                _log.warning("%s: %s failed; it will be tried again", self._storage.path, what, exc_info=True)
+
+    def _do(self, version: int | None, epoch: int | None) -> None:
+        store = VersionStore(self._storage, self._keep_versions)
+        if epoch is not None:
+            ownership.tidy(self._storage, epoch)
+        written = None if version is None else compact(store, version, self._pause)
+        try:
+            store.collect()
+        finally:
+            if written is not None:
+                with self._turn:
+                    self._finished = written
+
+    def _pause(self) -> None:
+        if self._stop.is_set():
+            raise Stopped
+
+
+def _close_all() -> None:
+    """A thread inside Arrow when the interpreter takes itself apart may crash the process."""
+    for compactor in list(_running):
+        compactor.close()
+
+
+atexit.register(_close_all)

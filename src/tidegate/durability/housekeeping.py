@@ -1,0 +1,73 @@
+"""What an engine does between batches to keep its state quick to open and small: snapshots, collections, sweeps.
+
+    after every commit    a small state that is due:   write a snapshot and collect, here and now
+                          a large state that is due:   ask for one in the background (compaction.py)
+                          one came from there:         know of it
+    every 20 versions     remove the versions that are not kept any more: about one for each that was added
+    every 1,000           look, in the background, for what others left behind
+
+A state is small when its rows take up to 1 MB. Its snapshot then takes as long as some commits, a few milliseconds, and
+it would take a thread and two passes over files to save them; in return a small state does nothing in the background,
+so that what happens to its files follows from its batches alone.
+
+Invariant: the work for a batch does not depend on how large the state is, nor on how many versions are kept. Nothing
+here fails a batch, which is committed by then.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from tidegate.durability.compaction import Compactor
+from tidegate.durability.versions import VersionInfo, VersionStore
+from tidegate.engine.core import EngineCore
+
+COLLECT_EVERY = 20
+SWEEP_EVERY = 50 * COLLECT_EVERY
+"""How many versions pass between two collections, and between two that also look for what others left behind."""
+
+SMALL_BYTES = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """The snapshots and collections of one engine's state."""
+
+    def __init__(self, store: VersionStore) -> None:
+        self._store = store
+        self.compactor = Compactor(store.storage, store.keep_versions)
+
+    def after(self, written: VersionInfo, core: EngineCore) -> None:
+        """Does what is due after a commit; what fails is logged, and tried again later."""
+        try:
+            self._do(written, core)
+        except Exception:
+            _log.warning("%s: a snapshot or a collection failed", self._store.storage.path, exc_info=True)
+
+    def close(self) -> None:
+        """Ends what runs in the background."""
+        self.compactor.close()
+
+    def _do(self, written: VersionInfo, core: EngineCore) -> None:
+        store = self._store
+        finished = self.compactor.take_finished()
+        if finished is not None:
+            store.learn(finished)
+            store.forget_collected()
+        if store.wants_snapshot():
+            if _bytes(core) <= SMALL_BYTES:
+                store.snapshot(written, {name: core.rows(name) for name in core.tables})
+                store.collect(look_again=False)
+            else:
+                store.postpone_snapshot()
+                self.compactor.request(written.version)
+        elif written.version % SWEEP_EVERY == 0:
+            self.compactor.sweep(written.epoch)
+        elif written.version % COLLECT_EVERY == 0:
+            store.collect(look_again=False)
+
+
+def _bytes(core: EngineCore) -> int:
+    """About what the rows take, without the bytes of strings."""
+    return sum(8 * table.count * len(table.layout.columns) for table in core.tables.values())
