@@ -53,9 +53,8 @@ def read(storage: Storage) -> Head | None:
         return None  # it was never synced: after a power failure it may hold anything
 
 
-def require_reached(storage: Storage, newest: VersionInfo | None) -> None:
-    """That no version was lost at the end of the history."""
-    head = read(storage)
+def require_reached(storage: Storage, head: Head | None, newest: VersionInfo | None) -> None:
+    """That no version was lost at the end of the history; the note was read before the versions were listed."""
     if head is None or (newest is not None and head.state == newest.state and head.version <= newest.version):
         return
     found = "none" if newest is None else f"version {newest.version} of state {newest.state}"

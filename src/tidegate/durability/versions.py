@@ -127,10 +127,11 @@ class VersionStore(VersionReader):
         return Served() if self._tip is None else self._tip.served
 
     def _find_tip(self) -> _Tip | None:
+        noted = head.read(self.storage)  # before the listing: what others commit in between is no loss
         self.refresh()
         highest = self._listed().highest
         newest = self.newest()
-        head.require_reached(self.storage, newest)
+        head.require_reached(self.storage, noted, newest)
         if newest is None:
             return None
         self.storage.settle(file_name(highest, newest.kind))
