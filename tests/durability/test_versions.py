@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ import pytest
 from tidegate.durability import versions
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation import leftovers
-from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted, StorageFailed
+from tidegate.foundation.disk import OsDisk
+from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted, StorageFailed, StorageUncertain
 from tidegate.foundation.storage import LocalStorage, Storage, open_storage
 
 if TYPE_CHECKING:
@@ -447,6 +449,29 @@ def test_a_commit_that_fails_is_not_there_and_may_be_repeated(tmp_path: Path, hi
     os.unlink(tmp_path / "state")
     history.commit(store, 1, 2)
     assert history.loaded(VersionStore(open_storage(str(tmp_path / "state")))) == history.state(2)
+
+
+def test_a_commit_that_may_have_happened_and_cannot_be_looked_at_is_in_doubt(
+    tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = VersionStore(open_storage(str(tmp_path)))
+    history.commit(store, 1, 1)
+    link = OsDisk.link
+
+    def linked_and_broken(self: OsDisk, source: str, target: str) -> None:
+        link(self, source, target)
+        monkeypatch.setattr(OsDisk, "read", broken)
+        raise OSError(errno.EIO, "the answer was lost")
+
+    def broken(*_arguments: Any) -> int:
+        raise OSError(errno.EIO, "not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsDisk, "link", linked_and_broken)
+        with pytest.raises(StorageUncertain, match="could not be found out"):
+            store.commit(history.info(2), history.changes(2))
+    monkeypatch.undo()
+    assert history.loaded(VersionStore(open_storage(str(tmp_path)))) == history.state(2)
 
 
 def test_the_size_of_a_commit_follows_the_rows_changed(storage: Storage, history: History) -> None:

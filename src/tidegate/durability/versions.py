@@ -61,7 +61,7 @@ from tidegate.durability.version_info import (
     to_fields,
 )
 from tidegate.durability.version_reader import Changes, VersionReader
-from tidegate.foundation.errors import StorageFailed, StorageUncertain
+from tidegate.foundation.errors import StorageFailed, StorageUncertain, TidegateError
 from tidegate.foundation.storage import Storage
 
 __all__ = ["Changes", "VersionInfo", "VersionStore"]
@@ -319,6 +319,8 @@ class VersionStore(VersionReader):
             there = files.read_header(self.storage, name).hash
         except FileNotFoundError:
             raise StorageFailed(f"{error} It is not there: nothing was committed.") from error
+        except TidegateError as unreadable:
+            raise StorageUncertain(f"{error} Whether it is there could not be found out: {unreadable}") from error
         if there != header.hash:
             raise FileExistsError(f"{file}: somebody else wrote it")
         if self.storage.visible_is_durable:
