@@ -149,17 +149,24 @@ class VersionStore(VersionReader):
         return tip
 
     def _follow(self, tip: _Tip) -> None:
-        """Take over the versions that others committed since."""
+        """Take over the versions that others committed since, once they are certain to stay.
+
+        Whoever made them may have died, or be, between giving a file its name and syncing the folder.
+        """
+        found = [tip.info]
         while True:
-            version = tip.info.version + 1
+            version = found[-1].version + 1
             try:
                 header = files.read_header(self.storage, file_name(version, "change"))
             except FileNotFoundError:
-                return
+                break
             info = self._accept(version, "change", header)
-            require_successor(self._file(version, "change"), info, tip.info)
-            self._listed().add(version, "change")
-            tip.advance(info)
+            require_successor(self._file(version, "change"), info, found[-1])
+            found.append(info)
+        if len(found) > 1 and self.storage.settle(file_name(found[-1].version, "change")):
+            for info in found[1:]:
+                self._listed().add(info.version, "change")
+                tip.advance(info)
 
     def _is_there(self, info: VersionInfo) -> bool:
         """Whether a version's file is there and is the one that we know."""
