@@ -441,6 +441,25 @@ def test_a_reader_whose_files_are_collected_under_it_is_told(tmp_path: Path, his
     assert history.loaded(reader) == history.state(4)
 
 
+def test_a_writer_whose_snapshot_is_collected_while_it_looks_is_told(
+    tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = VersionStore(open_storage(str(tmp_path)), keep_versions=1)
+    history.commit(writer, 1, 2)
+    writer.snapshot(history.info(2), history.whole(2))
+    storage = open_storage(str(tmp_path))
+    read = storage.read
+
+    def read_late(name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        if name == "000000000002.snapshot" and offset:
+            (tmp_path / name).unlink(missing_ok=True)
+        return read(name, offset, length)
+
+    monkeypatch.setattr(storage, "read", read_late)
+    with pytest.raises(RecoveryImpossible):
+        VersionStore(storage).tip()
+
+
 def test_a_commit_that_fails_is_not_there_and_may_be_repeated(tmp_path: Path, history: History) -> None:
     (tmp_path / "state").write_text("in the way")
     store = VersionStore(open_storage(str(tmp_path / "state")))

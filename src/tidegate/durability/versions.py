@@ -181,7 +181,10 @@ class VersionStore(VersionReader):
         header = self._read_header(version, "snapshot")
         for section in header.sections:
             if section.kind == _SERVED:
-                table = files.read_section(self.storage, file_name(version, "snapshot"), header, section)
+                try:
+                    table = files.read_section(self.storage, file_name(version, "snapshot"), header, section)
+                except FileNotFoundError:
+                    raise self._impossible(version) from None
                 return Served.from_table(table)
         served = Served()
         served.add(info)
