@@ -7,6 +7,7 @@ hit a real process on real files: at random moments, and in the middle of a snap
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +69,19 @@ def require_sound(storage: Storage, history: History, acknowledged: int) -> None
     assert history.loaded(store) == history.state(found + 1)
 
 
+@contextlib.contextmanager
+def dying_before_the_folder_is_synced(disk: SimulatedDisk) -> Iterator[None]:
+    """A process dies inside, when its file has its name and the name is not yet on the disk."""
+
+    def dies(path: str) -> None:
+        if path == "/data/state":
+            raise SimulatedCrash
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SimulatedCrash):
+        patch.setattr(disk, "sync_folder", dies)
+        yield
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_version_that_a_warm_writer_found_survives_although_its_maker_died_before_syncing_it(
     history: History, seed: int
@@ -75,21 +90,28 @@ def test_a_version_that_a_warm_writer_found_survives_although_its_maker_died_bef
     warm = VersionStore(LocalStorage("/data/state", disk=disk))
     history.commit(warm, 1, 1)
     maker = VersionStore(LocalStorage("/data/state", disk=disk))
-
-    def dies(path: str) -> None:
-        if path == "/data/state":
-            raise SimulatedCrash
-
-    with pytest.MonkeyPatch.context() as patch:
-        maker.tip()
-        patch.setattr(disk, "sync_folder", dies)
-        with pytest.raises(SimulatedCrash):
-            maker._write(maker._chained(history.info(2)), [])
+    maker.tip()
+    with dying_before_the_folder_is_synced(disk):
+        maker.commit(history.info(2), history.changes(2))
     found = warm.tip()
     disk.restart(power_failure=True)
     after = VersionStore(LocalStorage("/data/state", disk=disk)).tip()
     assert found is not None and found.version == 2
     assert after is not None and after.hash == found.hash
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_is_collected_for_a_snapshot_that_a_power_failure_may_take_away(history: History, seed: int) -> None:
+    disk = SimulatedDisk(seed)
+    store = VersionStore(LocalStorage("/data/state", disk=disk), keep_versions=1)
+    history.commit(store, 1, 4)
+    other = VersionStore(LocalStorage("/data/state", disk=disk))
+    other.tip()
+    with dying_before_the_folder_is_synced(disk):
+        other.snapshot(history.info(3), history.whole(3))
+    assert store.collect() != []
+    disk.restart(power_failure=True)
+    assert history.loaded(VersionStore(LocalStorage("/data/state", disk=disk))) == history.state(4)
 
 
 WRITER = textwrap.dedent(

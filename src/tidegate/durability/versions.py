@@ -269,8 +269,12 @@ class VersionStore(VersionReader):
         oldest = listing.oldest_kept(self.keep_versions)
         oldest = min(oldest, max(1, self._served_at(newest).pinned(self.info(newest).query.split("/", 1)[0]) - 1))
         start = listing.snapshot_below(oldest)
+        surplus = listing.surplus(start, oldest)
+        # Another process may have named the snapshot and not yet synced the folder: then it can still be lost.
+        if not surplus or not self.storage.settle(file_name(start, "snapshot")):
+            return swept
         deleted = []
-        for version, kind in listing.surplus(start, oldest):
+        for version, kind in surplus:
             self.storage.delete(file_name(version, kind))
             deleted.append(file_name(version, kind))
         listing.forget(start, oldest)
