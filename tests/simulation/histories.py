@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.foundation.errors import RecoveryImpossible
-
 from ..truth.choices import Choices
 from .actors import Job, Query
 from .disk import Faults
@@ -69,7 +67,7 @@ def run_until(world: World, query: Query, batch: int) -> None:
             jobs = world.batch_jobs(query)[:1]
             if jobs:
                 world.perform(jobs)
-                if isinstance(jobs[0].error, RecoveryImpossible) and world.is_given_up(jobs[0]):
+                if world.is_given_up(jobs[0]):
                     query.stuck = True
                     return
     raise Wrong(f"{query.name} does not get on: at batch {query.batch}, wanted {batch}")
@@ -137,7 +135,7 @@ def act(world: World, jobs: list[Job], query: Query | None = None) -> None:
     for job in jobs:
         if query is None or job.error is None or job.attempt.query != query.name:
             continue
-        if isinstance(job.error, RecoveryImpossible) and world.is_given_up(job):
+        if world.is_given_up(job):
             query.stuck = True
         if query.running and world.choices.chance(40):
             world.stop(query, gently=False)

@@ -253,8 +253,12 @@ class Ledger:
         self._oracle.state = copy.deepcopy(self.entries[-1].state)
 
     def compare(self, reader: VersionReader, version: int) -> None:
-        """That a version holds the rows that it has to hold."""
+        """That a version says what made it, and holds the rows that it has to hold."""
+        made_by = self.entries[version].attempt
         try:
+            info = reader.info(version)
+            if made_by is not None and made_by.applicant is not None and (info.query, info.batch) != made_by.key:
+                raise Wrong(f"version {version} says that it is {info.query} {info.batch}, it is {made_by.key}")
             self._compare(self._read(reader, version), version)
         except TidegateError as error:
             error.add_note(f"version {version} of {self.newest}")

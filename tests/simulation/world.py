@@ -163,7 +163,7 @@ class World:
 
     # Attempts
 
-    def perform(self, jobs: Sequence[Job], *, excused: bool = False) -> None:
+    def perform(self, jobs: Sequence[Job]) -> None:
         """Runs attempts at once, and judges what came of them."""
         struck = Counter(self.disk.struck)
         for job in jobs:
@@ -183,7 +183,7 @@ class World:
         if self._wrong:
             raise self._wrong[0]
         for job in jobs:
-            self._judge(job, jobs, faults, excused)
+            self._judge(job, jobs, faults)
         if self.disk.crashed:
             fails = self.choices.chance(75) if self._power_failure is None else self._power_failure
             self.restart(power_failure=fails)
@@ -234,7 +234,7 @@ class World:
             return False
         return any(holder.token in worker.tokens and not worker.dead for worker in self.workers)
 
-    def _judge(self, job: Job, jobs: Sequence[Job], faults: Counter[str], excused: bool) -> None:
+    def _judge(self, job: Job, jobs: Sequence[Job], faults: Counter[str]) -> None:
         error = job.error
         alone = len(jobs) == 1
         if error is None:
@@ -244,7 +244,7 @@ class World:
         self.counts["refusals"] += 1
         if job.worker.linked and not isinstance(error, StorageUncertain):
             raise Wrong(f"{job.attempt.key} was refused, but made version {job.worker.linked}") from error
-        if excused or self._damaged:
+        if self._damaged:
             return
         reasons: list[type[TidegateError]] = []
         if any(faults[name] for name in REFUSING):
@@ -270,7 +270,8 @@ class World:
 
     def is_given_up(self, job: Job) -> bool:
         """Whether a batch can never be repeated: the query needs somebody's help."""
-        return not self._damaged and not job.worker.saw_stale and self._is_collected(job.attempt)
+        certain = not self._damaged and not job.worker.saw_stale
+        return certain and isinstance(job.error, RecoveryImpossible) and self._is_collected(job.attempt)
 
     # Crashes
 
@@ -285,13 +286,10 @@ class World:
         self.disk.faults = Faults()
         self.disk.restart(power_failure=power_failure)
         if power_failure:
-            numbers = [int(name[:12]) for name in self._version_files()]
-            self.ledger.cut(max(numbers, default=0))
+            names = [name for name in self.disk.names(FOLDER) if name.endswith((".change", ".snapshot"))]
+            self.ledger.cut(max((int(name[:12]) for name in names), default=0))
             self._released = self._released if (self._released or 0) <= self.ledger.newest else None
         self.recovered()
-
-    def _version_files(self) -> list[str]:
-        return [name for name in self.disk.names(FOLDER) if name.endswith((".change", ".snapshot"))]
 
     def recovered(self, *, every_version: bool = False) -> None:
         """That the state on the disk is the ledger's; damage may keep it from being read, not more."""
@@ -304,17 +302,10 @@ class World:
                 raise Wrong(f"the newest version is {found}, expected {self.ledger.newest}")
             for version in reader.refresh() if every_version else filter(None, [found]):
                 self.ledger.compare(reader, version)
-                self._compare_info(reader, version)
                 self.counts["versions compared"] += 1
         except TidegateError:
             if not self._damaged:
                 raise
-
-    def _compare_info(self, reader: VersionReader, version: int) -> None:
-        made_by = self.ledger.entries[version].attempt
-        info = reader.info(version)
-        if made_by is not None and made_by.applicant is not None and (info.query, info.batch) != made_by.key:
-            raise Wrong(f"version {version} says that it is {info.query} {info.batch}, it is {made_by.key}")
 
     # Who acts
 
@@ -440,7 +431,9 @@ class World:
         """A zombie of the batch before: it must change nothing."""
         if query.previous is None or query.previous.applicant is None:
             return []
-        return [Job(self.new_worker(), shuffled(query.previous, self.choices), query.keep_versions)]
+        left_over = [worker for worker in self.workers if not worker.dead and worker.tokens]
+        worker = self.choices.pick(left_over) if left_over and self.choices.chance(60) else self.new_worker()
+        return [Job(worker, shuffled(query.previous, self.choices), query.keep_versions)]
 
     def frame_job(self) -> list[Job]:
         """A batch DataFrame, a new one or an action on an old one."""
