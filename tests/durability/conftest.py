@@ -15,6 +15,10 @@ from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.layout import Column, Kind, TableLayout
 
+from ..s3 import s3, s3_server
+
+__all__ = ["s3", "s3_server"]
+
 ACCOUNT = TableLayout("Account", (Column("id", Kind.INT, 0), Column("balance", Kind.INT, 0)), ("id",))
 VOTE = TableLayout(
     "Vote",

@@ -62,6 +62,25 @@ def test_a_note_that_lags_behind_is_no_loss(tmp_path: Path, history: History) ->
     assert newest is not None and newest.version == 4
 
 
+def test_a_version_that_another_commits_while_the_versions_are_listed_is_no_loss(
+    tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = VersionStore(open_storage(str(tmp_path)))
+    history.commit(other, 1, 2)
+    storage = open_storage(str(tmp_path))
+    listed = storage.list()
+
+    def slow() -> list[str]:
+        if other.newest().version == 2:  # type: ignore[union-attr]
+            history.commit(other, 3, 3)
+            return listed
+        return open_storage(str(tmp_path)).list()
+
+    monkeypatch.setattr(storage, "list", slow)
+    newest = VersionStore(storage).tip()
+    assert newest is not None and newest.version in (2, 3)
+
+
 def test_a_note_that_cannot_be_written_does_not_fail_the_commit(
     tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

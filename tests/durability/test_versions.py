@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ import pytest
 from tidegate.durability import files, versions
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation import leftovers
-from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted, StorageFailed
+from tidegate.foundation.disk import OsDisk
+from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted, StorageFailed, StorageUncertain
 from tidegate.foundation.storage import LocalStorage, Storage, open_storage
 
 if TYPE_CHECKING:
@@ -439,6 +441,25 @@ def test_a_reader_whose_files_are_collected_under_it_is_told(tmp_path: Path, his
     assert history.loaded(reader) == history.state(4)
 
 
+def test_a_writer_whose_snapshot_is_collected_while_it_looks_is_told(
+    tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = VersionStore(open_storage(str(tmp_path)), keep_versions=1)
+    history.commit(writer, 1, 2)
+    writer.snapshot(history.info(2), history.whole(2))
+    storage = open_storage(str(tmp_path))
+    read = storage.read
+
+    def read_late(name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        if name == "000000000002.snapshot" and offset:
+            (tmp_path / name).unlink(missing_ok=True)
+        return read(name, offset, length)
+
+    monkeypatch.setattr(storage, "read", read_late)
+    with pytest.raises(RecoveryImpossible):
+        VersionStore(storage).tip()
+
+
 def test_a_commit_that_fails_is_not_there_and_may_be_repeated(tmp_path: Path, history: History) -> None:
     (tmp_path / "state").write_text("in the way")
     store = VersionStore(open_storage(str(tmp_path / "state")))
@@ -447,6 +468,29 @@ def test_a_commit_that_fails_is_not_there_and_may_be_repeated(tmp_path: Path, hi
     os.unlink(tmp_path / "state")
     history.commit(store, 1, 2)
     assert history.loaded(VersionStore(open_storage(str(tmp_path / "state")))) == history.state(2)
+
+
+def test_a_commit_that_may_have_happened_and_cannot_be_looked_at_is_in_doubt(
+    tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = VersionStore(open_storage(str(tmp_path)))
+    history.commit(store, 1, 1)
+    link = OsDisk.link
+
+    def linked_and_broken(self: OsDisk, source: str, target: str) -> None:
+        link(self, source, target)
+        monkeypatch.setattr(OsDisk, "read", broken)
+        raise OSError(errno.EIO, "the answer was lost")
+
+    def broken(*_arguments: Any) -> int:
+        raise OSError(errno.EIO, "not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsDisk, "link", linked_and_broken)
+        with pytest.raises(StorageUncertain, match="could not be found out"):
+            store.commit(history.info(2), history.changes(2))
+    monkeypatch.undo()
+    assert history.loaded(VersionStore(open_storage(str(tmp_path)))) == history.state(2)
 
 
 def test_the_size_of_a_commit_follows_the_rows_changed(storage: Storage, history: History) -> None:

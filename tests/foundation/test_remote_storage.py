@@ -18,7 +18,7 @@ from tidegate.foundation.remote_storage import RemoteStorage
 from tidegate.foundation.storage import Storage, open_storage
 
 if TYPE_CHECKING:
-    from .conftest import S3Server
+    from ..s3 import S3Server
 
 
 @pytest.fixture

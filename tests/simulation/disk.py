@@ -21,7 +21,8 @@ machine stops, before or after the call's effect; then every call raises `Simula
 `restart()`. Going through all numbers up to `calls` visits every moment of a program.
 
 Invariant: the same seed and the same calls give the same faults, outcomes and history; nothing
-depends on names, hashes or time. `describe()` gives the history for a failure message.
+depends on names, hashes or time. `describe()` gives the history for a failure message, `struck` counts
+the faults by name, so that a test can tell a refusal that the disk caused from one without a reason.
 
 Several programs may use one disk; each open has its own lock, as with `flock`. Not here: what a
 network file system does when two machines use it, beyond listings that miss new names.
@@ -34,11 +35,14 @@ import os
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TypeVar
 
 from tidegate.foundation.disk import Status
+
+from .images import Change, Node, Open, apply
 
 SECTOR_SIZE = 512
 _DEVICE = 1
@@ -66,34 +70,6 @@ class Faults:
     link_repeated: float = 0.0  # link happens, and says that the name is taken
 
 
-@dataclass(slots=True)
-class _Change:
-    """One change of a file's content that no sync covers: a write, or a new size (`data` is None)."""
-
-    offset: int
-    data: bytes | None
-    grows_only: bool = False  # an allocation, which never makes a file shorter
-
-
-@dataclass(slots=True)
-class _Node:
-    """A file or a folder; `seen` is what programs read, `durable` what a crash starts from."""
-
-    number: int
-    is_folder: bool
-    modified: float
-    seen: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    pending: list[_Change] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Open:
-    node: int
-    writable: bool
-    lock: str = ""
-
-
 class SimulatedDisk:
     """Implements `tidegate.foundation.disk.Disk`; the module's docstring says what it does on a bad day."""
 
@@ -104,14 +80,16 @@ class SimulatedDisk:
         self.crash_at = crash_at
         self.calls = 0
         self.crashed = False
+        self.struck: Counter[str] = Counter()
+        self.caller = ""  # who makes the next call, for the history
         self._history: list[str] = []
         self._turn = threading.RLock()
         self._clock = 1_700_000_000.0
-        self._nodes = {_ROOT: _Node(_ROOT, True, self._clock)}
+        self._nodes = {_ROOT: Node(_ROOT, True, self._clock)}
         self._seen: dict[str, int] = {"/": _ROOT}
         self._durable: dict[str, int] = {"/": _ROOT}
         self._pending: dict[str, list[int | None]] = {}  # the values that a name had since its folder was synced
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, Open] = {}
         self._next_node, self._next_descriptor = _ROOT + 1, 3
 
     # What tests do
@@ -125,18 +103,50 @@ class SimulatedDisk:
             if power_failure:
                 self._lose_power()
 
-    def flip_bit(self, path: str | None = None) -> tuple[str, int]:
-        """Flips one bit of a stored file, which the seed picks if none is named; where it lies."""
+    def flip_bit(self, path: str | None = None, offset: int | None = None) -> tuple[str, int]:
+        """Flips one bit of a stored file; what is not named, the seed picks. Where it lies."""
         with self._turn:
             full = [name for name, node in self._seen.items() if self._nodes[node].seen]
             file = path or self._random.choice(full)
             node = self._nodes[self._seen[file]]
-            offset, bit = self._random.randrange(len(node.seen)), 1 << self._random.randrange(8)
+            place = self._random.randrange(len(node.seen)) if offset is None else offset
+            bit = 1 << self._random.randrange(8)
             for image in (node.seen, node.durable):
-                if offset < len(image):
-                    image[offset] ^= bit
-            self._history.append(f"---- bit {bit:#x} flipped at {offset} of {file}")
-            return file, offset
+                if place < len(image):
+                    image[place] ^= bit
+            self._history.append(f"---- bit {bit:#x} flipped at {place} of {file}")
+            return file, place
+
+    def content(self, path: str) -> bytes | None:
+        """What programs read there now; None when there is no such file. Not a call: nothing can go wrong."""
+        node = self._seen.get(path)
+        return None if node is None else bytes(self._nodes[node].seen)
+
+    def put_back(self, inode: int, data: bytes) -> None:
+        """Restores a file's bytes from a backup; also of one whose name is gone, since a crash may bring it back."""
+        with self._turn:
+            if inode in self._nodes:
+                node = self._nodes[inode]
+                node.seen, node.durable, node.pending = bytearray(data), bytearray(data), []
+                self._history.append(f"---- file {inode} put back from a backup")
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted. Not a call: nothing can go wrong."""
+        return sorted(os.path.basename(name) for name in self._names_in(folder))
+
+    def inode(self, path: str) -> int | None:
+        """What a name leads to. Not a call: nothing can go wrong."""
+        return self._seen.get(path)
+
+    def note(self, text: str) -> None:
+        """Adds a line to the history."""
+        self._history.append(f"==== {text}")
+
+    def end_program(self, descriptors: Iterable[int]) -> None:
+        """A program ended: what it had open is closed, and its locks end. The machine goes on."""
+        with self._turn:
+            for descriptor in descriptors:
+                self._open.pop(descriptor, None)
 
     def describe(self) -> str:
         """The seed and all calls so far, one per line; temporary files are numbered as they come."""
@@ -175,7 +185,7 @@ class SimulatedDisk:
 
     def read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
         def effect() -> int:
-            if self._happens(self.faults.read_error):
+            if self._strikes("read_error"):
                 raise _error(errno.EIO)
             found = self._file(descriptor).seen[offset : offset + len(buffer)]
             buffer[: len(found)] = found
@@ -185,26 +195,26 @@ class SimulatedDisk:
 
     def write(self, descriptor: int, data: memoryview, offset: int) -> int:
         def effect() -> int:
-            if self._happens(self.faults.disk_full):
+            if self._strikes("disk_full"):
                 raise _error(errno.ENOSPC)
             content = bytes(data)
-            if len(content) > 1 and self._happens(self.faults.short_write):
+            if len(content) > 1 and self._strikes("short_write"):
                 content = content[: self._random.randrange(1, len(content))]
-            self._change(descriptor, _Change(offset, content))
+            self._change(descriptor, Change(offset, content))
             return len(content)
 
         return self._call(f"write {descriptor} {len(data)} bytes at {offset}", effect)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        self._call(f"truncate {descriptor} {size}", lambda: self._change(descriptor, _Change(size, None)))
+        self._call(f"truncate {descriptor} {size}", lambda: self._change(descriptor, Change(size, None)))
 
     def allocate(self, descriptor: int, offset: int, length: int) -> bool:
         def effect() -> bool:
-            if self._happens(self.faults.disk_full):
+            if self._strikes("disk_full"):
                 if self._happens(0.5):  # a part of it may be there already
-                    self._change(descriptor, _Change(offset + length // 2, None, grows_only=True))
+                    self._change(descriptor, Change(offset + length // 2, None, grows_only=True))
                 raise _error(errno.ENOSPC)
-            self._change(descriptor, _Change(offset + length, None, grows_only=True))
+            self._change(descriptor, Change(offset + length, None, grows_only=True))
             return True
 
         return self._call(f"allocate {descriptor} {length} bytes at {offset}", effect)
@@ -241,7 +251,7 @@ class SimulatedDisk:
         def effect() -> None:
             node = self._node(source)
             self._require_absent(target)
-            if self._happens(self.faults.link_repeated):
+            if self._strikes("link_repeated"):
                 self._name(target, node.number)
                 raise _error(errno.EEXIST, target)
             self._rename((target, node.number))
@@ -278,7 +288,7 @@ class SimulatedDisk:
             if not self._node(path).is_folder:
                 raise _error(errno.ENOTDIR, path)
             names = list(self._names_in(path))
-            if self._happens(self.faults.stale_listing):
+            if self._strikes("stale_listing"):
                 fresh = [name for name in names if name not in self._durable]
                 missed = {name for name in fresh if self._happens(0.5)}
                 names = [name for name in names if name not in missed]
@@ -291,7 +301,7 @@ class SimulatedDisk:
             if not self._node(path).is_folder:
                 raise _error(errno.ENOTDIR, path)
             pending = [name for name in self._pending if os.path.dirname(name) == path]
-            fails = self._happens(self.faults.folder_sync_fails)
+            fails = self._strikes("folder_sync_fails")
             for name in pending:
                 if not fails or self._happens(0.5):
                     self._keep_name(name, self._pending.pop(name)[-1])
@@ -308,7 +318,8 @@ class SimulatedDisk:
                 raise SimulatedCrash
             number, self.calls = self.calls, self.calls + 1
             self._clock += 0.001
-            crashes = number == self.crash_at or self._happens(self.faults.crash)
+            text = f"{self.caller}{text}"
+            crashes = number == self.crash_at or self._strikes("crash")
             if crashes and self._happens(0.5):
                 self._crash(f"{number}: {text} -> crash before")
             try:
@@ -328,30 +339,36 @@ class SimulatedDisk:
         self.crashed = True
         raise SimulatedCrash
 
+    def _strikes(self, fault: str) -> bool:
+        """Whether a fault happens now; those that do are counted."""
+        happens = self._happens(getattr(self.faults, fault))
+        self.struck[fault] += happens
+        return happens
+
     def _happens(self, share: float) -> bool:
         return share > 0 and self._random.random() < share
 
     # Inside: content
 
-    def _change(self, descriptor: int, change: _Change) -> None:
+    def _change(self, descriptor: int, change: Change) -> None:
         if not self._opened(descriptor).writable:
             raise _error(errno.EBADF)
         node = self._file(descriptor)
-        _apply(node.seen, change)
+        apply(node.seen, change)
         node.pending.append(change)
         node.modified = self._clock
 
     def _sync(self, descriptor: int) -> None:
         node = self._file(descriptor)
         pending, node.pending = node.pending, []
-        if not self._happens(self.faults.sync_fails):
+        if not self._strikes("sync_fails"):
             for change in pending:
-                _apply(node.durable, change)
+                apply(node.durable, change)
             return
         for change in pending:
             fate = self._random.choice(("stored", "kept", "dropped"))
             if fate == "stored":
-                _apply(node.durable, change)
+                apply(node.durable, change)
             elif fate == "kept":
                 node.pending.append(change)
         raise _error(errno.EIO)
@@ -365,7 +382,7 @@ class SimulatedDisk:
         for node in self._nodes.values():
             for change in node.pending:
                 for part in self._surviving(change):
-                    _apply(node.durable, part)
+                    apply(node.durable, part)
             node.pending = []
             node.seen = bytearray(node.durable)
         reached: dict[str, int] = {}
@@ -376,21 +393,24 @@ class SimulatedDisk:
         self._durable, self._seen = reached, dict(reached)
         self._nodes = {number: node for number, node in self._nodes.items() if number in set(reached.values())}
 
-    def _surviving(self, change: _Change) -> Iterator[_Change]:
+    def _surviving(self, change: Change) -> Iterator[Change]:
         """What a crash leaves of a change that was never synced."""
         fate = self._random.choice(("lost", "kept", "torn", "sectors"))
         if fate == "lost":
+            self.struck["lost"] += 1
             return
         if change.data is None or fate == "kept":
             yield change
-        elif fate == "torn":
-            yield _Change(change.offset, change.data[: self._random.randrange(len(change.data) + 1)])
+            return
+        self.struck["torn"] += 1
+        if fate == "torn":
+            yield Change(change.offset, change.data[: self._random.randrange(len(change.data) + 1)])
         else:
             start, end = change.offset, change.offset + len(change.data)
             while start < end:
                 stop = min(end, (start // SECTOR_SIZE + 1) * SECTOR_SIZE)
                 if self._happens(0.5):
-                    yield _Change(start, change.data[start - change.offset : stop - change.offset])
+                    yield Change(start, change.data[start - change.offset : stop - change.offset])
                 start = stop
 
     # Inside: names
@@ -404,7 +424,7 @@ class SimulatedDisk:
 
     def _rename(self, *changes: tuple[str, int | None]) -> None:
         """Changes names; or reports an error, having done so or not."""
-        fails = self._happens(self.faults.naming_fails)
+        fails = self._strikes("naming_fails")
         if not (fails and self._happens(0.5)):
             for path, node in changes:
                 self._name(path, node)
@@ -420,7 +440,7 @@ class SimulatedDisk:
     def _names_in(self, path: str) -> Iterator[str]:
         return (name for name in self._seen if name != "/" and os.path.dirname(name) == path)
 
-    def _node(self, path: str) -> _Node:
+    def _node(self, path: str) -> Node:
         self._require_folder_of(path)
         if path not in self._seen:
             raise _error(errno.ENOENT, path)
@@ -444,37 +464,26 @@ class SimulatedDisk:
 
     def _new_node(self, *, is_folder: bool) -> int:
         number, self._next_node = self._next_node, self._next_node + 1
-        self._nodes[number] = _Node(number, is_folder, self._clock)
+        self._nodes[number] = Node(number, is_folder, self._clock)
         return number
 
     # Inside: descriptors
 
     def _new_descriptor(self, path: str, *, writable: bool) -> int:
         descriptor, self._next_descriptor = self._next_descriptor, self._next_descriptor + 1
-        self._open[descriptor] = _Open(self._node(path).number, writable)
+        self._open[descriptor] = Open(self._node(path).number, writable)
         return descriptor
 
-    def _opened(self, descriptor: int) -> _Open:
+    def _opened(self, descriptor: int) -> Open:
         if descriptor not in self._open:
             raise _error(errno.EBADF)
         return self._open[descriptor]
 
-    def _file(self, descriptor: int) -> _Node:
+    def _file(self, descriptor: int) -> Node:
         return self._nodes[self._opened(descriptor).node]
 
 
-def _apply(image: bytearray, change: _Change) -> None:
-    if change.data is not None:
-        if change.data:
-            image.extend(bytes(max(0, change.offset - len(image))))
-            image[change.offset : change.offset + len(change.data)] = change.data
-    elif change.offset > len(image):
-        image.extend(bytes(change.offset - len(image)))
-    elif not change.grows_only:
-        del image[change.offset :]
-
-
-def _status(node: _Node) -> Status:
+def _status(node: Node) -> Status:
     return Status(len(node.seen), node.modified, (_DEVICE, node.number), node.is_folder)
 
 

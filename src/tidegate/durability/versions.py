@@ -62,7 +62,7 @@ from tidegate.durability.version_info import (
     to_fields,
 )
 from tidegate.durability.version_reader import SERVED, Changes, VersionReader
-from tidegate.foundation.errors import StateDiverged, StorageFailed, StorageUncertain
+from tidegate.foundation.errors import StateDiverged, StorageFailed, StorageUncertain, TidegateError
 from tidegate.foundation.storage import Storage
 from tidegate.operations.layout import TableLayout
 
@@ -167,20 +167,24 @@ class VersionStore(VersionReader):
         return tip
 
     def _follow(self, tip: _Tip) -> None:
-        """Take over the versions that others committed since; who wrote the last one may have died before its sync."""
-        known = tip.info.version
+        """Take over the versions that others committed since, once they are certain to stay.
+
+        Whoever made them may have died, or be, between giving a file its name and syncing the folder.
+        """
+        found = [tip.info]
         while True:
-            version = tip.info.version + 1
+            version = found[-1].version + 1
             try:
                 header = files.read_header(self.storage, file_name(version, "change"))
             except FileNotFoundError:
-                if tip.info.version > known:
-                    self.storage.settle(file_name(tip.info.version, "change"))
-                return
+                break
             info = self._accept(version, "change", header)
-            require_successor(self._file(version, "change"), info, tip.info)
-            self._listed().add(version, "change")
-            tip.advance(info)
+            require_successor(self._file(version, "change"), info, found[-1])
+            found.append(info)
+        if len(found) > 1 and self.storage.settle(file_name(found[-1].version, "change")):
+            for info in found[1:]:
+                self._listed().add(info.version, "change")
+                tip.advance(info)
 
     def _is_there(self, info: VersionInfo) -> bool:
         """Whether a version's file is there and is the one that we know."""
@@ -375,6 +379,8 @@ class VersionStore(VersionReader):
             there = files.read_header(self.storage, name).hash
         except FileNotFoundError:
             raise StorageFailed(f"{error} It is not there: nothing was committed.") from error
+        except TidegateError as unreadable:
+            raise StorageUncertain(f"{error} Whether it is there could not be found out: {unreadable}") from error
         if there != header.hash:
             raise FileExistsError(f"{file}: somebody else wrote it")
         if self.storage.visible_is_durable:
