@@ -50,6 +50,7 @@ from tidegate.durability.ownership import EMBEDDED, ENGINE
 from tidegate.durability.records import waiting_record, waiting_streams
 from tidegate.durability.replaying import Replay
 from tidegate.durability.stored_rows import fold
+from tidegate.durability.tasks import Start, Task, in_a_thread
 from tidegate.durability.version_info import Owner
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import arrange
@@ -94,6 +95,7 @@ class LoggedEngine:
         recovery: Recovery = "weak",
         sync: Sync = "group",
         scheduling: Scheduling | None = None,
+        start: Start = in_a_thread,
     ) -> None:
         self.program = program
         self.lock = threading.RLock()
@@ -110,7 +112,8 @@ class LoggedEngine:
         self._keys = OnceKeys()
         self._commands = 0
         self._refusal: Exception | None = None
-        self._checkpoint: threading.Thread | None = None
+        self._start = start
+        self._checkpoint: Task | None = None
         self._unkept: dict[str, pa.Table] | None = None
         self._held: Hold | None = ownership.hold_alone(self._storage)
         try:
@@ -293,10 +296,7 @@ class LoggedEngine:
         info = self._info(newest, self._log.hash, tuple(table.layout for table in core.tables.values()))
         if self._repeatable:
             self._log.begin(self._commands + 1, info.log)
-        self._checkpoint = threading.Thread(
-            target=self._write_checkpoint, args=(info, changes, records), name="tidegate checkpoint", daemon=True
-        )
-        self._checkpoint.start()
+        self._checkpoint = self._start(lambda: self._write_checkpoint(info, changes, records))
 
     def _write_checkpoint(self, info: VersionInfo, changes: dict[str, pa.Table], records: dict[str, pa.Table]) -> None:
         try:
