@@ -104,7 +104,7 @@ class LoggedEngine:
         self._store = VersionStore(self._storage, CHECKPOINTS_KEPT)
         self._codec = Codec(program.plan.transactions)
         self._repeatable = all(plan.compiled for plan in program.plan.transactions)
-        self._traced = recovery == "strong" and program.plan.flows is not None
+        self._traced = recovery == "strong" and program.plan.flows is not None and self._repeatable
         self._step_by_step = sync == "always"
         self._log = CommandLog(self._storage, sync)
         self._calls = Calls(self.lock, self._log)
