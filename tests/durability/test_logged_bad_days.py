@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
+from tidegate.durability.logged import LoggedEngine
 from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import LocalStorage
 
@@ -94,3 +97,91 @@ def test_graphs_in_plain_python_have_strong_recovery_too(tmp_path: Path, sync: s
     with engine(tmp_path, program, recovery="strong", sync=sync) as again:
         assert balances(again) == {1: 5, 2: 7}
         assert again.take(bills)["amount"].to_pylist() == [5, 7]
+
+
+# --- threads ------------------------------------------------------------------------------------------------------
+
+
+def waiting_call(opened: tg.Engine, holding: Callable[[], Any]) -> Any:
+    """Let a thread call while this one has the engine, which then ends as `holding` does; what the call gave."""
+    kept = opened._kept
+    assert kept is not None
+    found: list[Any] = []
+
+    def call() -> None:
+        try:
+            found.append(kept.execute(0, {"dst": 9, "amount": 1}).result)
+        except tg.TidegateError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    ready = LoggedEngine._ready
+
+    def slow(self: LoggedEngine) -> Any:
+        if threading.current_thread() is not thread and not thread.ident and kept.lock._is_owned():  # type: ignore[attr-defined]
+            thread.start()
+            deadline = time.monotonic() + 10
+            while not kept._calls._queue and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(0.05)  # it has asked for the lock, and sleeps
+        return ready(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LoggedEngine, "_ready", slow)
+        holding()
+    thread.join(10)
+    assert not thread.is_alive(), "the call waits for ever"
+    return found[0]
+
+
+def test_a_call_that_waits_goes_on_when_another_is_refused(tmp_path: Path) -> None:
+    with engine(tmp_path) as opened:
+
+        def refused() -> None:
+            with pytest.raises(tg.InputError):
+                opened.load(Account, pa.table({"id": [1, 1]}))
+
+        assert waiting_call(opened, refused) == 1
+
+
+@pytest.mark.parametrize("ask", ["history", "last_batch", "decisions"])
+def test_a_call_that_waits_goes_on_when_another_has_looked(tmp_path: Path, ask: str) -> None:
+    with engine(tmp_path) as opened:
+        assert waiting_call(opened, lambda: getattr(opened, ask)) == 1
+
+
+def test_a_call_that_waits_is_refused_when_the_engine_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = engine(tmp_path)
+    opened.execute(deposit, dst=1, amount=1)
+    begin = LoggedEngine._begin_checkpoint
+
+    def begin_slowly(self: LoggedEngine) -> None:
+        self._ready()
+        begin(self)
+
+    monkeypatch.setattr(LoggedEngine, "_begin_checkpoint", begin_slowly)
+    assert "closed" in str(waiting_call(opened, opened.close))
+
+
+def test_asking_for_a_table_starts_no_checkpoint_beside_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are looked at by whoever has the engine: a checkpoint beside a transaction would hold half of it."""
+    opened = engine(tmp_path)
+    owners: list[bool] = []
+    ready = LoggedEngine._ready
+
+    def owned(self: LoggedEngine) -> Any:
+        owners.append(self.lock._is_owned())  # type: ignore[attr-defined]
+        return ready(self)
+
+    monkeypatch.setattr(LoggedEngine, "_ready", owned)
+    opened.load(Account, pa.table({"id": [1]}))
+    opened.read(Account, 1)
+    opened.scan(Account)
+    opened.execute(deposit, dst=1, amount=1)
+    assert opened.last_batch is not None and opened.decisions == [] and opened.history == []
+    assert owners and all(owners)
+    opened.close()

@@ -34,6 +34,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -198,6 +199,10 @@ class LoggedEngine:
     def core(self) -> EngineCore:
         """The rows in memory, for whoever holds the lock."""
         return self._ready()
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Have the engine alone; whoever waits for it goes on afterwards."""
+        return self._calls.turn()
 
     def checkpoint(self) -> None:
         """Write a checkpoint now, and return when it is there."""
