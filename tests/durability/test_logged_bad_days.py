@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -97,6 +98,17 @@ def test_graphs_in_plain_python_have_strong_recovery_too(tmp_path: Path, sync: s
     with engine(tmp_path, program, recovery="strong", sync=sync) as again:
         assert balances(again) == {1: 5, 2: 7}
         assert again.take(bills)["amount"].to_pylist() == [5, 7]
+
+
+# --- keys ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_may_be_a_number_of_numpy(tmp_path: Path) -> None:
+    for _ in range(2):
+        with engine(tmp_path) as opened:
+            assert opened.execute(deposit, idempotency_key=np.int64(7), dst=1, amount=5).result == 5
+            checkpoint(opened)
+            assert opened.execute(deposit, idempotency_key=7, dst=1, amount=5).result == 5
 
 
 # --- threads ------------------------------------------------------------------------------------------------------

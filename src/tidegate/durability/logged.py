@@ -43,7 +43,7 @@ import pyarrow as pa
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.calls import Calls
 from tidegate.durability.command_log import CommandLog, Sync
-from tidegate.durability.commands import Codec, Load, Run, Step, Take, signatures
+from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, signatures
 from tidegate.durability.evolution import require_no_renaming
 from tidegate.durability.once_keys import LAYOUT as KEYS
 from tidegate.durability.once_keys import OnceKeys
@@ -135,7 +135,10 @@ class LoggedEngine:
         core = self._ready()
         record, arguments = self._codec.execute(number, arguments, key)
         if key is not None:
-            record = self._codec.encode(next(self._codec.decode(record)))
+            call = next(self._codec.decode(record))
+            assert isinstance(call, Execute)
+            key, record = call.key, self._codec.encode(call)  # both as a replay has them
+            assert key is not None
             known = self._keys.find(key, record)
             if known is not None:
                 return known
