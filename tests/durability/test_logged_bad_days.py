@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
+from tidegate.compiler.program import build_program
 from tidegate.durability.logged import LoggedEngine
+from tidegate.durability.versions import VersionStore
 from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import LocalStorage
 
@@ -84,6 +86,21 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: type[Exception], *, after: b
             raise error("played")
 
     monkeypatch.setattr(LocalStorage, "write", refuse)
+
+
+def test_an_engine_that_is_no_longer_the_owner_removes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "memory://taken-over"
+    first = LoggedEngine(build_program(deposit), path)
+    first.execute(0, {"dst": 1, "amount": 5})
+    second = LoggedEngine(build_program(deposit), path)
+    second.execute(0, {"dst": 1, "amount": 5})
+    second.checkpoint()
+    removed: list[VersionStore] = []
+    monkeypatch.setattr(VersionStore, "collect", lambda self: removed.append(self))
+    with pytest.raises(tg.StateOwned, match="taken over"):
+        first.checkpoint()
+    assert not removed
+    second.close()
 
 
 # --- dataflow graphs ----------------------------------------------------------------------------------------------

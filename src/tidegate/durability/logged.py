@@ -311,8 +311,10 @@ class LoggedEngine:
             self._newest = self._store.commit(info, changes, None, records)
         except FileExistsError:
             self._refusal = ownership.taken_over(self._storage, self._store.newest())
+            return
         except StorageUncertain as error:
             self._refusal = error
+            return
         except Exception:
             _log.warning("%s: a checkpoint failed; the log keeps growing", self._storage.path, exc_info=True)
             self._unkept = changes
