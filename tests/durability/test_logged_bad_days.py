@@ -14,6 +14,7 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
+from tidegate.durability import logged
 from tidegate.durability.logged import LoggedEngine
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.jit import uncompiled
@@ -115,6 +116,36 @@ def test_graphs_in_plain_python_have_strong_recovery_too(tmp_path: Path, sync: s
     with engine(tmp_path, program, recovery="strong", sync=sync) as again:
         assert balances(again) == {1: 5, 2: 7}
         assert again.take(bills)["amount"].to_pylist() == [5, 7]
+
+
+@pytest.mark.parametrize("sync", ["group", "always"])
+def test_steps_stay_with_their_batch_where_every_group_is_an_object(sync: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may write the log between any two records."""
+    path, program = f"memory://steps-{sync}", build_program(tg.dataflow([pack]))
+    opened = LoggedEngine(program, path, "strong", sync)
+    steps = LoggedEngine._steps
+
+    def meanwhile(self: LoggedEngine, core: Any) -> list[bytes]:
+        self._log.flush()
+        return steps(self, core)
+
+    monkeypatch.setattr(LoggedEngine, "_steps", meanwhile)
+    for _ in range(3):
+        opened.run(pa.table({"account": [1, 2], "amount": [5, 7]}), None)
+    again = LoggedEngine(program, path, "strong", sync)
+    assert again.read(lambda core: core.rows("Account")["balance"].to_pylist()) == [15, 21]
+    again.close()
+
+
+def test_checkpoints_are_made_where_every_group_is_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged, "CHECKPOINT_AFTER_BYTES", 8192)
+    opened = LoggedEngine(build_program(deposit), "memory://growing")
+    for _ in range(40):
+        opened.execute(0, {"dst": 1, "amount": 1})
+    opened._join()
+    newest = VersionStore(opened._storage).newest()
+    assert newest is not None and 0 < newest.commands < 40
+    opened.close()
 
 
 # --- keys ---------------------------------------------------------------------------------------------------------

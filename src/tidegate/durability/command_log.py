@@ -49,7 +49,7 @@ class _Group:
 
     def __init__(self, lock: threading.Lock) -> None:
         self.records: list[bytes] = []
-        self.counts: list[int] = []
+        self.counts: list[bool] = []
         self.size = 0
         self.done = False
         self.waiting = threading.Condition(lock)
@@ -70,6 +70,8 @@ class CommandLog:
         self._end, self._synced = End(0, 0), 0
         self._unwritten = 0
         self.first = self.next = 1
+        self.size = 0
+        """The bytes that were written since the segment was begun, those of all groups that are objects among them."""
 
     # --- segments ------------------------------------------------------------------------------------------
 
@@ -84,6 +86,7 @@ class CommandLog:
         self.first = self.next = first
         self._header, data = encode_header(self._segment(first, parent))
         self._end, self._synced = self._header.start, self._header.end
+        self.size = len(data)
         if self._storage.appends:
             name = self._header.segment.name
             self._storage.write(name, [data], exclusive=not self._is_empty(name))
@@ -95,11 +98,6 @@ class CommandLog:
         if self._header is None:
             return ""
         return self._end.hash if self._end.offset > self._header.end else self._header.segment.parent
-
-    @property
-    def size(self) -> int:
-        """The bytes of the segment."""
-        return self._end.offset
 
     def close(self) -> None:
         """End the use of the segment; nothing is written."""
@@ -129,15 +127,19 @@ class CommandLog:
                 asked = self._unwritten + size
                 self._appender.reserve(asked + asked // 256 + FRAME_SIZE_MAX * (len(self._group.records) + 2))
 
-    def append(self, record: bytes, counts: bool = True) -> _Group:
-        """Append a record; `wait` for what is returned. A record that does not count has no number of its own."""
+    def append(self, record: bytes, *parts: bytes) -> _Group:
+        """Append a command's record; `wait` for what is returned.
+
+        `parts` are records that belong to the command and have no number of their own. They stand in the same group.
+        """
         with self._lock:
             self._require_alive()
             group = self._group
-            group.records.append(record)
-            group.size += len(record)
-            group.counts.append(counts)
-            self._unwritten += len(record)
+            size = len(record) + sum(map(len, parts))
+            group.records += (record, *parts)
+            group.counts += (True, *(False for _ in parts))
+            group.size += size
+            self._unwritten += size
             return group
 
     def last(self) -> _Group:
@@ -196,6 +198,7 @@ class CommandLog:
             else:
                 data, self._end = encode_frame(self._header, self._end, self._synced, payload)
                 self._appender.write(data)
+                self.size += len(data)
                 if self._sync != "never":
                     self._appender.sync()
                     self._synced = self._end.offset
@@ -220,6 +223,7 @@ class CommandLog:
         self._header, start = encode_header(self._segment(self.next, self.hash))
         data, self._end = encode_frame(self._header, self._header.start, self._header.end, payload)
         name = self._header.segment.name
+        self.size += len(start) + len(data)
         try:
             self._storage.write(name, [start, data], exclusive=True)
         except StorageUncertain:

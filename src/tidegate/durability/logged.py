@@ -158,10 +158,7 @@ class LoggedEngine:
             record = self._codec.encode(Run(self._needed(events, order_by), order_by)) if self._repeatable else b""
             self._log.reserve(len(record))
             outcomes = self._guarded(lambda: core.run(events, arrival.order, arrival.refused, trace=self._traced))
-            self._note(record)
-            if self._traced:
-                for step in self._steps(core):
-                    self._log.append(step, counts=False)
+            self._note(record, *(self._steps(core) if self._traced else ()))
             group = self._log.last()
         self._log.wait(group)
         return outcomes
@@ -255,11 +252,11 @@ class LoggedEngine:
             self._core = None
             raise
 
-    def _note(self, record: bytes) -> None:
+    def _note(self, record: bytes, *steps: bytes) -> None:
         """A command was run: append it to the log, or keep what it changed where it could not be run again."""
         self._commands += 1
         if self._repeatable:
-            self._log.append(record)
+            self._log.append(record, *steps)
             return
         self._begin_checkpoint()
         self._join()
