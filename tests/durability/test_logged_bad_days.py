@@ -17,6 +17,7 @@ from tidegate.compiler.program import build_program
 from tidegate.durability import logged
 from tidegate.durability.logged import LoggedEngine
 from tidegate.durability.versions import VersionStore
+from tidegate.foundation.appending import Appender
 from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import LocalStorage
 
@@ -87,6 +88,81 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: type[Exception], *, after: b
             raise error("played")
 
     monkeypatch.setattr(LocalStorage, "write", refuse)
+
+
+# --- segments -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [tg.Engine.close, abandoned])
+def test_rows_are_in_a_later_checkpoint_when_one_could_not_start_its_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[[tg.Engine], None]
+) -> None:
+    opened = engine(tmp_path)
+    opened.execute(deposit, dst=1, amount=5)
+    with monkeypatch.context() as patch:
+        failing(patch, tg.StorageFailed, after=False)
+        checkpoint(opened)
+        monkeypatch.setattr(logged, "CHECKPOINT_AFTER_BYTES", 0)
+        assert opened.execute(deposit, dst=2, amount=7).committed  # the log has room, so nothing is refused
+        assert balances(opened) == {1: 5, 2: 7}
+    opened.execute(deposit, dst=3, amount=1)
+    checkpoint(opened)
+    end(opened)
+    with engine(tmp_path) as again:
+        assert balances(again) == {1: 5, 2: 7, 3: 1}
+
+
+def test_a_segment_that_may_have_been_started_ends_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = engine(tmp_path)
+    opened.execute(deposit, dst=1, amount=5)
+    with monkeypatch.context() as patch:
+        failing(patch, tg.StorageUncertain, after=True)
+        with pytest.raises(tg.StorageUncertain, match="played"):
+            checkpoint(opened)
+    for ask in (lambda: opened.execute(deposit, dst=1, amount=5), lambda: opened.read(Account, 1)):
+        with pytest.raises(tg.StorageUncertain, match="open the state again"):
+            ask()
+    opened.close()
+    with engine(tmp_path) as again:
+        assert balances(again) == {1: 5}
+
+
+def test_a_segment_is_synced_before_the_next_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sync, write = Appender.sync, LocalStorage.write
+
+    def note_sync(self: Appender) -> None:
+        done.append("sync")
+        sync(self)
+
+    def note_write(self: LocalStorage, name: str, parts: Any, *, exclusive: bool) -> None:
+        done.append(name)
+        write(self, name, parts, exclusive=exclusive)
+
+    monkeypatch.setattr(Appender, "sync", note_sync)
+    monkeypatch.setattr(LocalStorage, "write", note_write)
+    with engine(tmp_path, sync="never") as opened:
+        opened.execute(deposit, dst=1, amount=5)
+        done.clear()
+        checkpoint(opened)
+        assert done[:2] == ["sync", "000000000002.log"]
+
+
+def test_a_checkpoint_that_cannot_be_started_loses_no_rows(tmp_path: Path) -> None:
+    """Such as when the system has no thread left."""
+
+    def refuse(action: Callable[[], None]) -> Any:
+        raise RuntimeError("no thread")
+
+    opened = LoggedEngine(build_program(deposit), str(tmp_path), start=refuse)
+    opened.execute(0, {"dst": 1, "amount": 5})
+    with pytest.raises(RuntimeError):
+        opened.checkpoint()
+    opened._start = logged.in_a_thread
+    opened.execute(0, {"dst": 2, "amount": 7})
+    opened.close()
+    with engine(tmp_path) as again:
+        assert balances(again) == {1: 5, 2: 7}
 
 
 def test_an_engine_that_is_no_longer_the_owner_removes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,16 +81,29 @@ class CommandLog:
         `fields` are what every segment of this engine says: state, epoch, program, transactions.
         """
         assert not self._group.records and not self._leading, "a segment ends when all of it is written"
-        self.close()
         self._fields = fields or self._fields
+        header, data = encode_header(self._segment(first, parent))
+        appender = self._create(header, data) if self._storage.appends else None
+        self.close()
         self.first = self.next = first
-        self._header, data = encode_header(self._segment(first, parent))
-        self._end, self._synced = self._header.start, self._header.end
+        self._header, self._appender = header, appender
+        self._end, self._synced = header.start, header.end
         self.size = len(data)
-        if self._storage.appends:
-            name = self._header.segment.name
-            self._storage.write(name, [data], exclusive=not self._is_empty(name))
-            self._appender = self._storage.append_to(name, len(data))
+
+    def _create(self, header: Header, data: bytes) -> Appender:
+        """A new segment's file. If it is certain that there is none, the segment at hand goes on; else the log ends."""
+        name, written = header.segment.name, False
+        replaces = self._is_empty(name)
+        try:
+            if self._appender is not None and self._sync == "never":
+                self._appender.sync()  # only the newest segment may have a torn tail
+            self._storage.write(name, [data], exclusive=not replaces)
+            written = True
+            return self._storage.append_to(name, len(data))
+        except Exception as error:
+            if written or isinstance(error, StorageUncertain):
+                self._failure = self._failed(error)
+            raise
 
     @property
     def hash(self) -> str:

@@ -293,15 +293,24 @@ class LoggedEngine:
         if core is None or self._commands == newest.commands:
             return
         self._log.flush()
+        info = self._info(newest, self._log.hash, tuple(table.layout for table in core.tables.values()))
+        try:
+            if self._repeatable:
+                self._log.begin(self._commands + 1, info.log)
+        except StorageUncertain:
+            raise
+        except StorageFailed:
+            _log.warning("%s: no checkpoint could be started; the log keeps growing", self._storage.path, exc_info=True)
+            return
+        self._checkpoint = self._guarded(lambda: self._start_checkpoint(core, info))
+
+    def _start_checkpoint(self, core: EngineCore, info: VersionInfo) -> Task:
         changes = core.take_changes()
         keys = self._keys.changes()
         if keys is not None:
             changes[KEYS.name] = keys
         records = {waiting_record(name): rows for name, rows in core.outputs_waiting().items()}
-        info = self._info(newest, self._log.hash, tuple(table.layout for table in core.tables.values()))
-        if self._repeatable:
-            self._log.begin(self._commands + 1, info.log)
-        self._checkpoint = self._start(lambda: self._write_checkpoint(info, changes, records))
+        return self._start(lambda: self._write_checkpoint(info, changes, records))
 
     def _write_checkpoint(self, info: VersionInfo, changes: dict[str, pa.Table], records: dict[str, pa.Table]) -> None:
         try:
