@@ -180,6 +180,25 @@ def test_an_engine_that_is_no_longer_the_owner_removes_nothing(monkeypatch: pyte
     second.close()
 
 
+def test_of_two_engines_that_make_a_state_at_once_one_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "memory://two-at-once"
+    tip = VersionStore.tip
+    others: list[LoggedEngine] = []
+
+    def meanwhile(self: VersionStore) -> Any:
+        found = tip(self)
+        if not others:
+            others.append(None)  # type: ignore[arg-type]
+            others[0] = LoggedEngine(build_program(deposit), path)
+        return found
+
+    monkeypatch.setattr(VersionStore, "tip", meanwhile)
+    with pytest.raises(tg.StateOwned, match="at the same moment"):
+        LoggedEngine(build_program(deposit), path)
+    assert others[0].execute(0, {"dst": 1, "amount": 5}).result == 5
+    others[0].close()
+
+
 # --- dataflow graphs ----------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -57,7 +57,7 @@ from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.steps import pack_steps
-from tidegate.foundation.errors import InputError, RecoveryImpossible, StorageFailed, StorageUncertain
+from tidegate.foundation.errors import InputError, RecoveryImpossible, StateOwned, StorageFailed, StorageUncertain
 from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.decision import Strategy
@@ -380,25 +380,14 @@ class LoggedEngine:
         newest = self._store.tip()
         self._epoch = ownership.admit(self._storage, newest, self._owner)
         if newest is None:
-            newest = self._store.commit(
-                VersionInfo(
-                    1,
-                    "change",
-                    EMBEDDED,
-                    0,
-                    0,
-                    time.time(),
-                    0,
-                    0,
-                    None,
-                    (),
-                    {},
-                    0,
-                    epoch=self._epoch,
-                    owner=self._owner,
-                ),
-                {},
-            )
+            empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), 0, 0, None, (), {}, 0)
+            try:
+                newest = self._store.commit(replace(empty, epoch=self._epoch, owner=self._owner), {})
+            except FileExistsError:
+                raise StateOwned(
+                    f"{self._storage.path}: somebody else made the first version of this state at the same moment. "
+                    "Only one engine at a time may change a state: open it again when the other one is closed."
+                ) from None
         self._newest = newest
         parent = self._recover()
         if self._repeatable:
