@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from tidegate.commands import bench, demo, explain, state, warm
 from tidegate.commands.literal import literal
+from tidegate.commands.log import app as log_app
 from tidegate.foundation.errors import TidegateError
 
 
@@ -65,5 +66,6 @@ def _main(
 app.command("demo")(demo.demo)
 app.command("explain")(explain.explain)
 app.add_typer(state.app, name="state")
+app.add_typer(log_app, name="log")
 app.add_typer(bench.app, name="bench")
 app.command("warm")(warm.warm)
