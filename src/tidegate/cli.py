@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from tidegate.commands import bench, demo, explain, state, state_copies, warm
 from tidegate.commands.literal import literal
+from tidegate.commands.log import app as log_app
 from tidegate.foundation.errors import TidegateError
 
 
@@ -66,5 +67,6 @@ app.command("demo")(demo.demo)
 app.command("explain")(explain.explain)
 app.add_typer(state.app, name="state")
 app.command("recover")(state_copies.recover)
+app.add_typer(log_app, name="log")
 app.add_typer(bench.app, name="bench")
 app.command("warm")(warm.warm)

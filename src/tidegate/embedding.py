@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar, get_args
 
@@ -95,7 +96,6 @@ class Engine:
         if directory is not None:
             scheduling = Scheduling(strategy, workers, punctuation, record)
             self._kept = LoggedEngine(self._program, directory, recovery, sync, scheduling)
-            self._lock = self._kept.lock
         else:
             self._memory = EngineCore(
                 self._program, strategy=strategy, workers=workers, punctuation=punctuation, record=record
@@ -111,11 +111,15 @@ class Engine:
             return self._kept.core
         raise InputError("this engine is closed: make another one, tg.Engine(...), to go on with its state")
 
+    def _turn(self) -> AbstractContextManager[Any]:
+        """Have the engine alone."""
+        return self._lock if self._kept is None else self._kept.turn()
+
     def _look(self, look: Callable[[EngineCore], T]) -> T:
         """What a look at the rows gives; where they are kept, when all that it saw is certain to stay."""
         if self._kept is not None and not self._closed:
             return self._kept.read(look)
-        with self._lock:
+        with self._turn():
             return look(self._core)
 
     def load(self, table: type, rows: pa.Table) -> None:
@@ -124,7 +128,7 @@ class Engine:
         if self._kept is not None and not self._closed:
             self._kept.load(name, rows)
             return
-        with self._lock:
+        with self._turn():
             self._core.load(name, rows)
 
     def run(self, events: pa.Table | pa.RecordBatch, order_by: str | None = None) -> pa.Table:
@@ -143,7 +147,7 @@ class Engine:
             raise InputError(f"events: required a pyarrow.Table, got {type(events).__name__}")
         if self._kept is not None and not self._closed:
             return self._kept.run(events, order_by)
-        with self._lock:
+        with self._turn():
             core, arrival = self._core, arrange(events, order_by, None)
             return core.run(events, arrival.order, arrival.refused)
 
@@ -165,7 +169,7 @@ class Engine:
             raise InputError(f"execute {plan.name!r}: {problem}; it takes {', '.join(sorted(expected))}")
         if self._kept is not None and not self._closed:
             return self._kept.execute(number, arguments, idempotency_key)
-        with self._lock:
+        with self._turn():
             if idempotency_key is None:
                 return self._core.execute(number, arguments)
             return self._execute_once(number, arguments, idempotency_key)
@@ -181,7 +185,8 @@ class Engine:
     def read(self, table: type, key: Any) -> dict[str, Any] | None:
         """One committed row as a dict, or None; a composite key is a tuple or a dict."""
         name = self._table(table)
-        fields = self._core.tables[name].layout.key
+        with self._turn():
+            fields = self._core.tables[name].layout.key
         if isinstance(key, dict):
             key = tuple(key.get(field) for field in fields)
         words = key if isinstance(key, tuple) else (key,)
@@ -206,7 +211,7 @@ class Engine:
 
         With a `directory`, tuples wait there until they are taken, across restarts.
         """
-        with self._lock:
+        with self._turn():
             number = self._stream(stream)
             flows = self._flows()
             if not flows.flows.outputs[number]:
@@ -218,7 +223,7 @@ class Engine:
     @property
     def history(self) -> list[Step]:
         """Every transaction that ran, in order, for an engine made with record=True."""
-        with self._lock:
+        with self._turn():
             return [] if self._core.flows is None else self._core.flows.history
 
     def _flows(self) -> FlowRun:
@@ -245,12 +250,14 @@ class Engine:
     @property
     def last_batch(self) -> BatchReport | None:
         """What the last run did; None before the first."""
-        return self._core.last_batch
+        with self._turn():
+            return self._core.last_batch
 
     @property
     def decisions(self) -> list[str]:
         """The last choices of the adaptive strategy, each with the numbers that made it; the newest last."""
-        return list(self._core.runner.model.log)
+        with self._turn():
+            return list(self._core.runner.model.log)
 
     def best_punctuation(self, latency_ms: float | None = None) -> int | None:
         """Events for each batch: for the most throughput, or to stay within a latency; None before the first run.
@@ -258,7 +265,7 @@ class Engine:
         Args:
             latency_ms: what a batch may take; None looks for throughput.
         """
-        with self._lock:
+        with self._turn():
             return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
 
     def close(self) -> None:
@@ -266,7 +273,7 @@ class Engine:
 
         Whatever is asked of the engine afterwards is refused.
         """
-        with self._lock:
+        with self._turn():
             if self._closed:
                 return
             self._closed = True
@@ -285,8 +292,10 @@ class Engine:
 
     def _table(self, table: type) -> str:
         layout = layout_of(table)
-        if layout is None or layout.name not in self._core.tables:
-            known = ", ".join(self._core.tables)
+        with self._turn():
+            names = list(self._core.tables)
+        if layout is None or layout.name not in names:
+            known = ", ".join(names)
             raise InputError(f"{table!r} is not a table of this program; its tables are: {known}")
         return layout.name
 

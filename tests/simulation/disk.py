@@ -6,6 +6,8 @@ synced:
 
     file data        each write since the last sync: lost, kept, torn at some byte, or kept in any
                      subset of its sectors
+                     with `by_sectors`, several writes to a file: each of its sectors is as it was after
+                     one of them; a disk stores sectors, and no write without those before it in one
     file sizes       each truncation and allocation since the last sync: lost or kept
     names            each name on its own, as it was after any of its changes since its folder was synced;
                      so a renamed file may have both names, or none
@@ -73,7 +75,15 @@ class Faults:
 class SimulatedDisk:
     """Implements `tidegate.foundation.disk.Disk`; the module's docstring says what it does on a bad day."""
 
-    def __init__(self, seed: object, faults: Faults | None = None, *, crash_at: int | None = None) -> None:
+    def __init__(
+        self,
+        seed: object,
+        faults: Faults | None = None,
+        *,
+        crash_at: int | None = None,
+        by_sectors: bool = False,
+    ) -> None:
+        self._by_sectors = by_sectors
         self._random = random.Random(repr(seed))
         self._seed = seed
         self.faults = faults or Faults()
@@ -365,6 +375,11 @@ class SimulatedDisk:
             for change in pending:
                 apply(node.durable, change)
             return
+        if self._by_sectors and sum(change.data is not None for change in pending) > 1:
+            node.pending = pending
+            node.durable = self._mixed_sectors(node)
+            node.pending = pending if self._happens(0.5) else []
+            raise _error(errno.EIO)
         for change in pending:
             fate = self._random.choice(("stored", "kept", "dropped"))
             if fate == "stored":
@@ -380,9 +395,12 @@ class SimulatedDisk:
             if kept:
                 self._keep_name(name, values[kept - 1])
         for node in self._nodes.values():
-            for change in node.pending:
-                for part in self._surviving(change):
-                    apply(node.durable, part)
+            if self._by_sectors and sum(change.data is not None for change in node.pending) > 1:
+                node.durable = self._mixed_sectors(node)
+            else:
+                for change in node.pending:
+                    for part in self._surviving(change):
+                        apply(node.durable, part)
             node.pending = []
             node.seen = bytearray(node.durable)
         reached: dict[str, int] = {}
@@ -412,6 +430,19 @@ class SimulatedDisk:
                 if self._happens(0.5):
                     yield Change(start, change.data[start - change.offset : stop - change.offset])
                 start = stop
+
+    def _mixed_sectors(self, node: _Node) -> bytearray:
+        """A file each sector of which is as it was after some change since the last sync, and so is its size."""
+        images = [bytes(node.durable)]
+        for change in node.pending:
+            image = bytearray(images[-1])
+            apply(image, change)
+            images.append(bytes(image))
+        size, mixed = len(self._random.choice(images)), bytearray()
+        while len(mixed) < size:
+            stored = self._random.choice(images)[len(mixed) : len(mixed) + SECTOR_SIZE]
+            mixed += stored.ljust(SECTOR_SIZE, b"\0")
+        return mixed[:size]
 
     # Inside: names
 

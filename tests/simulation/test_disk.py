@@ -100,6 +100,25 @@ def test_sectors_of_an_unsynced_write_survive_in_any_subset() -> None:
     assert (0, 0, ord("x")) in found, "the last one alone"
 
 
+def test_by_sectors_each_sector_is_as_it_was_after_one_of_several_writes() -> None:
+    """So no sector holds a later write without an earlier one."""
+    first, second = b"a" * 700, b"b" * 300
+    seen = set()
+    for seed in range(300):
+        disk = SimulatedDisk(seed, by_sectors=True)
+        put(disk, "/x", b"", sync=True)
+        disk.sync_folder("/")
+        put(disk, "/x", first)
+        put(disk, "/x", second, offset=100)
+        disk.restart()
+        image = bytes(disk._nodes[disk._seen["/x"]].seen)
+        written = first[:100] + second + first[400:]
+        assert image[:512].ljust(512, b"\0") in (bytes(512), first[:512], written[:512]), seed
+        assert image[512:].ljust(188, b"\0") in (bytes(188), first[512:]), seed
+        seen.add(image)
+    assert len(seen) == 7  # an empty file, or any of three images of the first sector with any of two of the second
+
+
 def test_a_rename_may_leave_both_names_or_none() -> None:
     found = set()
     for seed in range(300):

@@ -112,17 +112,17 @@ def check(case: Case, configuration: Configuration, expected: Expected, choices:
         engine = tg.Engine(transactions, strategy=configuration.strategy, workers=configuration.workers)
         tables = used_tables(program)
         for number, batch in enumerate(case.batches):
-            _load_all(engine, module, tables, batch, choices)
+            load_all(engine, module, tables, batch, choices)
             wanted = expected.outcomes[number]
             if configuration.batching == "same":
                 _run(engine, case, batch, wanted, choices)
             else:
-                ordered, outcomes = _in_order(batch, wanted)
+                ordered, outcomes = in_order(batch, wanted)
                 if configuration.batching == "execute":
                     _execute_each(engine, module, program, ordered, outcomes)
                 else:
                     _run_cuts(engine, case, ordered, outcomes, choices)
-            _compare_tables(lambda table: engine.scan(getattr(module, table)), tables, expected.tables[number])
+            compare_tables(lambda table: engine.scan(getattr(module, table)), tables, expected.tables[number])
 
 
 def _run_reopened(
@@ -132,10 +132,10 @@ def _run_reopened(
     tables = used_tables(case.program)
     for number, batch in enumerate(case.batches):
         with tg.Engine(transactions, directory=directory) as engine:
-            _load_all(engine, module, tables, batch, choices)
+            load_all(engine, module, tables, batch, choices)
             _run(engine, case, batch, expected.outcomes[number], choices)
         with tg.Engine(transactions, directory=directory) as engine:
-            _compare_tables(lambda table: engine.scan(getattr(module, table)), tables, expected.tables[number])
+            compare_tables(lambda table: engine.scan(getattr(module, table)), tables, expected.tables[number])
 
 
 def _run_repeated(
@@ -147,7 +147,7 @@ def _run_repeated(
     for number, batch in enumerate(case.batches):
         if batch.loads:
             with tg.Engine(transactions, directory=directory) as engine:
-                _load_all(engine, module, tables, batch, choices)
+                load_all(engine, module, tables, batch, choices)
         owner = Owner("query", "comparison", process_token())
         for _ in range(2):
             versioned = VersionedEngine(program, directory)
@@ -156,11 +156,11 @@ def _run_repeated(
                 stream_applicant("query", number), events, order_by=batch.order_by, late="run", owner=owner
             )
             compare_outcomes(case.program, outcomes, batch, expected.outcomes[number])
-            _compare_tables(versioned.core.rows, tables, expected.tables[number])
+            compare_tables(versioned.core.rows, tables, expected.tables[number])
         release(open_storage(directory), "query")
 
 
-def _load_all(engine: Any, module: Any, tables: list[TableSpec], batch: Batch, choices: Choices) -> None:
+def load_all(engine: Any, module: Any, tables: list[TableSpec], batch: Batch, choices: Choices) -> None:
     for table in tables:
         if table.name in batch.loads:
             _load(engine, module, table, batch.loads[table.name], choices)
@@ -209,7 +209,7 @@ def used_tables(program: Program) -> list[TableSpec]:
     return list(used.values())
 
 
-def _in_order(batch: Batch, wanted: list[Outcome]) -> tuple[list[Event], list[Outcome]]:
+def in_order(batch: Batch, wanted: list[Outcome]) -> tuple[list[Event], list[Outcome]]:
     """The events in the order in which they run; those without a place in the order are left out."""
     positions = list(range(len(batch.events)))
     if batch.order_by:
@@ -322,7 +322,7 @@ def compare_outcomes(program: Program, got: pa.Table, batch: Batch, wanted: list
             raise Mismatch(f"event {position} {event}:\n  expected {want}\n  got      {have}")
 
 
-def _compare_tables(scan: Callable[[str], pa.Table], tables: list[TableSpec], wanted: dict[str, list[Event]]) -> None:
+def compare_tables(scan: Callable[[str], pa.Table], tables: list[TableSpec], wanted: dict[str, list[Event]]) -> None:
     for table in tables:
         scanned = scan(table.name)
         if scanned.schema.names != [name for name, _, _ in table.fields]:

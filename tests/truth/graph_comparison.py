@@ -57,13 +57,13 @@ def check_graphs(case: GraphCase, calls: Calls, choices: Choices) -> Model:
                     model.load(table.name, case.loads[table.name])
             form = choices.below(8)  # the Arrow form of the events: other calls of one engine have the same columns
             for start, stop in pieces(len(case.events), calls.cutting, choices):
-                run = _execute if calls.cutting == "single" and is_plain(case, case.events[start]) else _run
+                run = execute_event if calls.cutting == "single" and is_plain(case, case.events[start]) else run_events
                 run(engine, model, module, case, range(start, stop), form, calls.cutting == "ordered")
-                _compare_state(engine, model, module, names, case, f"after event {stop - 1}")
-                _compare_earlier_states(engine, model, f"after event {stop - 1}")
+                compare_state(engine, model, module, names, case, f"after event {stop - 1}")
+                compare_earlier_states(engine, model, f"after event {stop - 1}")
                 if choices.chance(30):
-                    _compare_outputs(engine, model, module, names, case)
-            _compare_outputs(engine, model, module, names, case)
+                    compare_outputs(engine, model, module, names, case)
+            compare_outputs(engine, model, module, names, case)
             _compare_history(engine, model, module, case, one_worker=calls.workers == 1)
     return model
 
@@ -100,7 +100,7 @@ def is_plain(case: GraphCase, event: Event) -> bool:
     return event.get("transaction") in [name for name, _ in case.plain]
 
 
-def _execute(
+def execute_event(
     engine: Any, model: Model, module: Any, case: GraphCase, positions: range, form: int, ordered: bool
 ) -> None:
     event = case.events[positions.start]
@@ -115,7 +115,9 @@ def _execute(
         raise Mismatch(f"execute of event {positions.start}", wanted, got)
 
 
-def _run(engine: Any, model: Model, module: Any, case: GraphCase, positions: range, form: int, ordered: bool) -> None:
+def run_events(
+    engine: Any, model: Model, module: Any, case: GraphCase, positions: range, form: int, ordered: bool
+) -> None:
     noted = [{"note": number, **case.events[number]} for number in positions]
     schema = events_schema(case)
     wanted = model.run(noted)
@@ -144,7 +146,7 @@ def _as_row(decided: Decided, schema: pa.Schema) -> Event:
     return {**{name: decided.event[name] for name in schema.names}, **result}
 
 
-def _compare_state(engine: Any, model: Model, module: Any, names: dict[str, Any], case: GraphCase, when: str) -> None:
+def compare_state(engine: Any, model: Model, module: Any, names: dict[str, Any], case: GraphCase, when: str) -> None:
     for table in case.tables:
         if table.name in model.tables:
             _compare(f"table {table.name} {when}", model.scan(table.name), engine.scan(getattr(module, table.name)))
@@ -156,7 +158,7 @@ def _compare_state(engine: Any, model: Model, module: Any, names: dict[str, Any]
             _compare(f"waiting in {stream.name} {when}", wanted, engine.scan(getattr(module, stream.name)))
 
 
-def _compare_earlier_states(engine: Any, model: Model, when: str) -> None:
+def compare_earlier_states(engine: Any, model: Model, when: str) -> None:
     """What each row was, as long as somebody may ask for it, the newest first; nobody has to ask."""
     for name, keep in model.keeps.items():
         history, strings = engine._core.flows.histories[name], engine._core.strings
@@ -193,7 +195,7 @@ def _texts(values: Any, kind: str, strings: Any) -> Any:
     return strings.texts(values) if kind == "str" else values
 
 
-def _compare_outputs(engine: Any, model: Model, module: Any, names: dict[str, Any], case: GraphCase) -> None:
+def compare_outputs(engine: Any, model: Model, module: Any, names: dict[str, Any], case: GraphCase) -> None:
     for graph in case.graphs:
         for stream in graph.outputs:
             got = engine.take(getattr(module, stream.name))

@@ -80,9 +80,11 @@ class Calls:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Have the engine for anything else than a call."""
-        with self._lock:
-            yield
-        self._wake_next()
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._wake_next()
 
     def _serve(self, own: Call) -> None:
         """Run all calls in the queue; the engine is ours, and is let go of before the log is waited for."""

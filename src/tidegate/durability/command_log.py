@@ -49,7 +49,7 @@ class _Group:
 
     def __init__(self, lock: threading.Lock) -> None:
         self.records: list[bytes] = []
-        self.counts: list[int] = []
+        self.counts: list[bool] = []
         self.size = 0
         self.done = False
         self.waiting = threading.Condition(lock)
@@ -70,6 +70,8 @@ class CommandLog:
         self._end, self._synced = End(0, 0), 0
         self._unwritten = 0
         self.first = self.next = 1
+        self.size = 0
+        """The bytes that were written since the segment was begun, those of all groups that are objects among them."""
 
     # --- segments ------------------------------------------------------------------------------------------
 
@@ -79,15 +81,29 @@ class CommandLog:
         `fields` are what every segment of this engine says: state, epoch, program, transactions.
         """
         assert not self._group.records and not self._leading, "a segment ends when all of it is written"
-        self.close()
         self._fields = fields or self._fields
+        header, data = encode_header(self._segment(first, parent))
+        appender = self._create(header, data) if self._storage.appends else None
+        self.close()
         self.first = self.next = first
-        self._header, data = encode_header(self._segment(first, parent))
-        self._end, self._synced = self._header.start, self._header.end
-        if self._storage.appends:
-            name = self._header.segment.name
-            self._storage.write(name, [data], exclusive=not self._is_empty(name))
-            self._appender = self._storage.append_to(name, len(data))
+        self._header, self._appender = header, appender
+        self._end, self._synced = header.start, header.end
+        self.size = len(data)
+
+    def _create(self, header: Header, data: bytes) -> Appender:
+        """A new segment's file. If it is certain that there is none, the segment at hand goes on; else the log ends."""
+        name, written = header.segment.name, False
+        replaces = self._is_empty(name)
+        try:
+            if self._appender is not None and self._sync == "never":
+                self._appender.sync()  # only the newest segment may have a torn tail
+            self._storage.write(name, [data], exclusive=not replaces)
+            written = True
+            return self._storage.append_to(name, len(data))
+        except Exception as error:
+            if written or isinstance(error, StorageUncertain):
+                self._failure = self._failed(error)
+            raise
 
     @property
     def hash(self) -> str:
@@ -95,11 +111,6 @@ class CommandLog:
         if self._header is None:
             return ""
         return self._end.hash if self._end.offset > self._header.end else self._header.segment.parent
-
-    @property
-    def size(self) -> int:
-        """The bytes of the segment."""
-        return self._end.offset
 
     def close(self) -> None:
         """End the use of the segment; nothing is written."""
@@ -129,15 +140,19 @@ class CommandLog:
                 asked = self._unwritten + size
                 self._appender.reserve(asked + asked // 256 + FRAME_SIZE_MAX * (len(self._group.records) + 2))
 
-    def append(self, record: bytes, counts: bool = True) -> _Group:
-        """Append a record; `wait` for what is returned. A record that does not count has no number of its own."""
+    def append(self, record: bytes, *parts: bytes) -> _Group:
+        """Append a command's record; `wait` for what is returned.
+
+        `parts` are records that belong to the command and have no number of their own. They stand in the same group.
+        """
         with self._lock:
             self._require_alive()
             group = self._group
-            group.records.append(record)
-            group.size += len(record)
-            group.counts.append(counts)
-            self._unwritten += len(record)
+            size = len(record) + sum(map(len, parts))
+            group.records += (record, *parts)
+            group.counts += (True, *(False for _ in parts))
+            group.size += size
+            self._unwritten += size
             return group
 
     def last(self) -> _Group:
@@ -196,6 +211,7 @@ class CommandLog:
             else:
                 data, self._end = encode_frame(self._header, self._end, self._synced, payload)
                 self._appender.write(data)
+                self.size += len(data)
                 if self._sync != "never":
                     self._appender.sync()
                     self._synced = self._end.offset
@@ -220,6 +236,7 @@ class CommandLog:
         self._header, start = encode_header(self._segment(self.next, self.hash))
         data, self._end = encode_frame(self._header, self._header.start, self._header.end, payload)
         name = self._header.segment.name
+        self.size += len(start) + len(data)
         try:
             self._storage.write(name, [start, data], exclusive=True)
         except StorageUncertain:

@@ -34,7 +34,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ import pyarrow as pa
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.calls import Calls
 from tidegate.durability.command_log import CommandLog, Sync
-from tidegate.durability.commands import Codec, Load, Run, Step, Take, signatures
+from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, signatures
 from tidegate.durability.compaction import Compactor
 from tidegate.durability.evolution import require_no_renaming
 from tidegate.durability.log_reading import CommandReader
@@ -52,12 +53,13 @@ from tidegate.durability.ownership import EMBEDDED, ENGINE
 from tidegate.durability.records import waiting_record, waiting_streams
 from tidegate.durability.replaying import Replay
 from tidegate.durability.stored_rows import fold
+from tidegate.durability.tasks import Start, Task, in_a_thread
 from tidegate.durability.version_info import Owner
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.steps import pack_steps
-from tidegate.foundation.errors import InputError, RecoveryImpossible, StorageFailed, StorageUncertain
+from tidegate.foundation.errors import InputError, RecoveryImpossible, StateOwned, StorageFailed, StorageUncertain
 from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.decision import Strategy
@@ -96,6 +98,7 @@ class LoggedEngine:
         recovery: Recovery = "weak",
         sync: Sync = "group",
         scheduling: Scheduling | None = None,
+        start: Start = in_a_thread,
     ) -> None:
         self.program = program
         self.lock = threading.RLock()
@@ -104,7 +107,7 @@ class LoggedEngine:
         self._store = VersionStore(self._storage, CHECKPOINTS_KEPT)
         self._codec = Codec(program.plan.transactions)
         self._repeatable = all(plan.compiled for plan in program.plan.transactions)
-        self._traced = recovery == "strong" and program.plan.flows is not None
+        self._traced = recovery == "strong" and program.plan.flows is not None and self._repeatable
         self._step_by_step = sync == "always"
         self._compactor = Compactor(self._storage, CHECKPOINTS_KEPT)
         self._log = CommandLog(self._storage, sync)
@@ -113,7 +116,8 @@ class LoggedEngine:
         self._keys = OnceKeys()
         self._commands = 0
         self._refusal: Exception | None = None
-        self._checkpoint: threading.Thread | None = None
+        self._start = start
+        self._checkpoint: Task | None = None
         self._unkept: dict[str, pa.Table] | None = None
         self._held: Hold | None = ownership.hold_alone(self._storage)
         try:
@@ -134,7 +138,10 @@ class LoggedEngine:
         core = self._ready()
         record, arguments = self._codec.execute(number, arguments, key)
         if key is not None:
-            record = self._codec.encode(next(self._codec.decode(record)))
+            call = next(self._codec.decode(record))
+            assert isinstance(call, Execute)
+            key, record = call.key, self._codec.encode(call)  # both as a replay has them
+            assert key is not None
             known = self._keys.find(key, record)
             if known is not None:
                 return known
@@ -154,10 +161,7 @@ class LoggedEngine:
             record = self._codec.encode(Run(self._needed(events, order_by), order_by)) if self._repeatable else b""
             self._log.reserve(len(record))
             outcomes = self._guarded(lambda: core.run(events, arrival.order, arrival.refused, trace=self._traced))
-            self._note(record)
-            if self._traced:
-                for step in self._steps(core):
-                    self._log.append(step, counts=False)
+            self._note(record, *(self._steps(core) if self._traced else ()))
             group = self._log.last()
         self._log.wait(group)
         return outcomes
@@ -198,6 +202,10 @@ class LoggedEngine:
     def core(self) -> EngineCore:
         """The rows in memory, for whoever holds the lock."""
         return self._ready()
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Have the engine alone; whoever waits for it goes on afterwards."""
+        return self._calls.turn()
 
     def checkpoint(self) -> None:
         """Write a checkpoint now, and return when it is there."""
@@ -248,11 +256,11 @@ class LoggedEngine:
             self._core = None
             raise
 
-    def _note(self, record: bytes) -> None:
+    def _note(self, record: bytes, *steps: bytes) -> None:
         """A command was run: append it to the log, or keep what it changed where it could not be run again."""
         self._commands += 1
         if self._repeatable:
-            self._log.append(record)
+            self._log.append(record, *steps)
             return
         self._begin_checkpoint()
         self._join()
@@ -289,26 +297,34 @@ class LoggedEngine:
         if core is None or self._commands == newest.commands:
             return
         self._log.flush()
+        info = self._info(newest, self._log.hash, tuple(table.layout for table in core.tables.values()))
+        try:
+            if self._repeatable:
+                self._log.begin(self._commands + 1, info.log)
+        except StorageUncertain:
+            raise
+        except StorageFailed:
+            _log.warning("%s: no checkpoint could be started; the log keeps growing", self._storage.path, exc_info=True)
+            return
+        self._checkpoint = self._guarded(lambda: self._start_checkpoint(core, info))
+
+    def _start_checkpoint(self, core: EngineCore, info: VersionInfo) -> Task:
         changes = core.take_changes()
         keys = self._keys.changes()
         if keys is not None:
             changes[KEYS.name] = keys
         records = {waiting_record(name): rows for name, rows in core.outputs_waiting().items()}
-        info = self._info(newest, self._log.hash, tuple(table.layout for table in core.tables.values()))
-        if self._repeatable:
-            self._log.begin(self._commands + 1, info.log)
-        self._checkpoint = threading.Thread(
-            target=self._write_checkpoint, args=(info, changes, records), name="tidegate checkpoint", daemon=True
-        )
-        self._checkpoint.start()
+        return self._start(lambda: self._write_checkpoint(info, changes, records))
 
     def _write_checkpoint(self, info: VersionInfo, changes: dict[str, pa.Table], records: dict[str, pa.Table]) -> None:
         try:
             self._newest = self._store.commit(info, changes, None, records)
         except FileExistsError:
             self._refusal = ownership.taken_over(self._storage, self._store.newest())
+            return
         except StorageUncertain as error:
             self._refusal = error
+            return
         except Exception:
             _log.warning("%s: a checkpoint failed; the log keeps growing", self._storage.path, exc_info=True)
             self._unkept = changes
@@ -374,25 +390,14 @@ class LoggedEngine:
         newest = self._store.tip()
         self._epoch = ownership.admit(self._storage, newest, self._owner)
         if newest is None:
-            newest = self._store.commit(
-                VersionInfo(
-                    1,
-                    "change",
-                    EMBEDDED,
-                    0,
-                    0,
-                    time.time(),
-                    0,
-                    0,
-                    None,
-                    (),
-                    {},
-                    0,
-                    epoch=self._epoch,
-                    owner=self._owner,
-                ),
-                {},
-            )
+            empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), 0, 0, None, (), {}, 0)
+            try:
+                newest = self._store.commit(replace(empty, epoch=self._epoch, owner=self._owner), {})
+            except FileExistsError:
+                raise StateOwned(
+                    f"{self._storage.path}: somebody else made the first version of this state at the same moment. "
+                    "Only one engine at a time may change a state: open it again when the other one is closed."
+                ) from None
         self._newest = newest
         parent = self._recover()
         if self._repeatable:

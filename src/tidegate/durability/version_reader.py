@@ -205,7 +205,10 @@ class VersionReader:
         for section in file.header.sections:
             if section.kind == SERVED:
                 name = file_name(version, "snapshot")
-                return Served.from_table(files.read_section(self.storage, name, file.header, section))
+                try:
+                    return Served.from_table(files.read_section(self.storage, name, file.header, section))
+                except FileNotFoundError:
+                    raise self._impossible(version) from None
         served = Served()
         served.add(info)
         return served
