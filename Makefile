@@ -53,12 +53,17 @@ smoke: install ## every benchmark once at a small size: verified, no bars
 	$(BIN)/tidegate bench windows --smoke
 	$(BIN)/tidegate bench stages --smoke
 	$(BIN)/tidegate bench execute --smoke
+	$(BIN)/tidegate bench durable --smoke
+	$(BIN)/tidegate bench logging --smoke
+	$(BIN)/tidegate bench recovery --smoke
+	$(BIN)/tidegate bench checkpoints --smoke
 
 soak: install ## the long tests: kills at random moments, thousands of random programs
 	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 bench: install ## all benchmarks at full size, more than an hour; JSON lines and pictures go to results/
-	@status=0; for name in limit spark work scaling free groups graph peers dynamic strategies; do \
+	@status=0; for name in limit spark work scaling free groups graph peers dynamic strategies \
+	    durable logging recovery checkpoints; do \
 	  $(BIN)/tidegate bench $$name $(ARGS) || status=1; \
 	done; exit $$status
 

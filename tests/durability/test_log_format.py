@@ -372,3 +372,17 @@ def test_a_newer_format_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     with pytest.raises(RecoveryImpossible, match=f"log format {FORMAT + 1}, this Tidegate reads format {FORMAT}"):
         decode_header(FILE, data)
+
+
+@pytest.mark.parametrize("before", [1, 479, *range(490, 503), 520])
+@pytest.mark.parametrize("sectors", [15, 16, 17])
+def test_every_sector_of_a_large_frame_ends_in_a_mark_and_nothing_else_is_added(before: int, sectors: int) -> None:
+    for rest in (0, 1, 2, 495, 510):
+        payload = bytes(value % 251 + 1 for value in range(sectors * 511 + rest))
+        written = Written([(bytes([1]) * before, True), (payload, True), (b"end", False)])
+        assert read(written.data)[0] == written.payloads
+        start, stop = written.boundaries[1:3]
+        marks = {at for at in range(start, stop) if at % SECTOR_SIZE == SECTOR_SIZE - 1} | {stop - 1}
+        assert all(written.data[at] == MARK for at in marks)
+        content = bytes(written.data[at] for at in range(start, stop) if at not in marks)
+        assert content.endswith(payload) and len(content) == len(payload) + 15

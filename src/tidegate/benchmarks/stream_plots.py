@@ -32,7 +32,7 @@ def plot_leaderboard(reports: Sequence[Report], file: Path) -> None:
     axes.margins(x=0.25)
     axes.set_xlabel("batches of one vote per second")
     figure.suptitle("Leaderboard: atomic, ordered, exactly once", x=0.01, ha="left", fontsize=12, weight="bold")
-    _save(figure, file)
+    save(figure, file)
 
 
 def plot_triggers(reports: Mapping[int, Report], file: Path) -> None:
@@ -50,10 +50,11 @@ def plot_triggers(reports: Mapping[int, Report], file: Path) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.legend(frameon=False)
     figure.suptitle("Who starts the next procedure", x=0.01, ha="left", fontsize=12, weight="bold")
-    _save(figure, file)
+    save(figure, file)
 
 
-def _save(figure: Figure, file: Path) -> None:
+def save(figure: Figure, file: Path) -> None:
+    """Write a picture, in the style of all of these."""
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="both", color="#e5e7eb", linewidth=0.8)

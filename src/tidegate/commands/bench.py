@@ -15,11 +15,15 @@
     windows       large windows beside small ones: what a row costs
     stages        steps of a graph that share no table, side by side
     execute       one transaction now, between batches
+    durable       calls and batches that are on the disk when they return, beside the disk and beside memory
+    logging       strong beside weak recovery while it runs, with and without group commit
+    recovery      how long opening takes: graphs, a ledger's log, a checkpoint of many rows
+    checkpoints   what batches notice of checkpoints, and of old versions
 
 Each command prints its tables, adds JSON lines to a file under `results/`, and ends with exit code 1
-when a bar was missed; strategies, scaling, dynamic, groups, leaderboard and triggers
-draw a picture, too. `--smoke` runs the same code at
-a small size, without bars and without a file: it shows that the benchmark works, not how fast anything is.
+when a bar was missed; strategies, scaling, dynamic, groups, leaderboard, triggers, logging and recovery
+draw pictures, too. `--smoke` runs the same code at a small size,
+without bars and without a file: it shows that the benchmark works, not how fast anything is.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from tidegate.commands import bench_durability as durability
 from tidegate.commands import bench_streams as streams
 from tidegate.commands import bench_view as view
 
@@ -57,6 +62,10 @@ for _name, _command in (
     ("windows", streams.windows),
     ("stages", streams.stages),
     ("execute", streams.execute),
+    ("durable", durability.durable),
+    ("logging", durability.logging),
+    ("recovery", durability.recovery),
+    ("checkpoints", durability.checkpoints),
 ):
     app.command(_name)(_command)
 

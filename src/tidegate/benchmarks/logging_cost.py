@@ -1,0 +1,105 @@
+"""What logging costs a dataflow graph: every transaction, or only those at its border.
+
+A round of a chain is one tuple that enters it and n procedures that it starts (`workloads.chains`). What is logged of a
+round, and how often it is synced:
+
+                          strong                                  weak
+    record                the tuple, and every step's input       the tuple
+    sync="always"         n + 1 syncs                             1 sync
+    sync="group"          1 sync, shared by all that wait         1 sync, shared by all that wait
+
+Several clients call `run` with one tuple each, so that there is something to share. After each run the counters, and
+those that come back from what a kill would leave of the directory, must be what the chain comes to.
+"""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import tidegate as tg
+from tidegate.benchmarks.harness import Experiment, Variant
+from tidegate.benchmarks.state_folders import Template, make_template, require_recovered, require_rows
+from tidegate.workloads.chains import chain_events, load_chain
+
+Recovery = Literal["strong", "weak"]
+Sync = Literal["always", "group"]
+
+RECOVERIES: tuple[Recovery, ...] = ("strong", "weak")
+LENGTHS = tuple(range(1, 11))
+BAR = 2.0
+"""How many times faster weak must be than strong, without group commit, for the longest chain."""
+
+
+def variant_name(recovery: Recovery, sync: Sync) -> str:
+    """What a way of logging is called: "strong, group"."""
+    return f"{recovery}, {sync}"
+
+
+def chain_rows(length: int, events: pa.Table) -> pa.Table:
+    """What a chain's counters come to when these tuples went through it."""
+    count, total = events.num_rows, pc.sum(events["value"]).as_py()
+    steps = range(1, length + 1)
+    return pa.table(
+        {"id": [*steps], "count": [count] * length, "total": [total + (step - 1) * count for step in steps]}
+    )
+
+
+def experiment(
+    length: int, folder: Path, *, tuples: int, clients: int, seed: int, rounds: int, bar: float | None = None
+) -> Experiment:
+    """The declaration: one length, two recoveries, with and without group commit; `tuples` go through the chain."""
+    events, module = chain_events(tuples, seed), load_chain(length)
+    singles = [events.slice(place, 1) for place in range(tuples)]
+    template = make_template([module.graph], {}, folder)
+    wanted = {module.Counter: chain_rows(length, events)}
+
+    def prepare(recovery: Recovery, sync: Sync) -> tuple[tg.Engine, Path]:
+        path = template.copy()
+        return template.open(path, recovery=recovery, sync=sync), path
+
+    def run(prepared: tuple[tg.Engine, Path]) -> None:
+        def feed(first: int) -> None:
+            for single in singles[first::clients]:
+                prepared[0].run(single)
+
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(feed, range(clients)))
+
+    return Experiment(
+        name="logging",
+        title=f"A chain of {length} procedures, {clients} clients",
+        items=tuples,
+        item="round",
+        variants=[
+            Variant(
+                variant_name(recovery, sync),
+                prepare=partial(prepare, recovery, sync),
+                run=run,
+                verify=partial(_verify, template, wanted, variant_name(recovery, sync)),
+            )
+            for sync in ("always", "group")
+            for recovery in RECOVERIES
+        ],
+        bars={} if bar is None else {variant_name("weak", "always"): bar},
+        settings={"length": length, "tuples": tuples, "clients": clients},
+        seed=seed,
+        rounds=rounds,
+    )
+
+
+def _verify(
+    template: Template, wanted: dict[type, pa.Table], what: str, prepared: tuple[tg.Engine, Path], _: None
+) -> None:
+    engine, path = prepared
+    for table, rows in wanted.items():
+        require_rows(engine.scan(table), rows, what)
+    require_recovered(template, path, wanted, what)
+    engine.close()
+    shutil.rmtree(path)
