@@ -431,7 +431,7 @@ class SimulatedDisk:
                     yield Change(start, change.data[start - change.offset : stop - change.offset])
                 start = stop
 
-    def _mixed_sectors(self, node: _Node) -> bytearray:
+    def _mixed_sectors(self, node: Node) -> bytearray:
         """A file each sector of which is as it was after some change since the last sync, and so is its size."""
         images = [bytes(node.durable)]
         for change in node.pending:
