@@ -78,7 +78,7 @@ def step(world: World) -> None:
     choices = world.choices
     query = choose(world)
     match choices.weighted(
-        [(24, "batch"), (6, "rival"), (5, "frame"), (3, "engine"), (4, "stop"), (3, "kill"), (2, "late"), (2, "cold"),
+        [(24, "batch"), (6, "rival"), (5, "frame"), (4, "stop"), (3, "kill"), (2, "late"), (2, "cold"),
          (2, "clock"), (2, "damage"), (1, "restart")]
     ):  # fmt: skip
         case "batch":
@@ -92,8 +92,6 @@ def step(world: World) -> None:
                 act(world, (world.batch_jobs(query) if query.running else []) + world.frame_job(), query)
         case "frame":
             act(world, world.frame_job())
-        case "engine":
-            act(world, world.engine_job())
         case "stop":
             if query.running:
                 world.stop(query, gently=choices.chance(70))

@@ -37,11 +37,11 @@ from unittest import mock
 
 import pyarrow as pa
 
-from tidegate.durability import ownership, version_reader, versioned, versions
+from tidegate.durability import housekeeping, ownership, version_reader, versioned, versions
+from tidegate.durability.compaction import Compactor
 from tidegate.durability.served import call_applicant, once_applicant, stream_applicant
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_reader import VersionReader
-from tidegate.durability.versioned import VersionedEngine
 from tidegate.foundation import holds, leftovers
 from tidegate.foundation.errors import (
     RecoveryImpossible,
@@ -115,8 +115,11 @@ class World:
                 (leftovers, "processes", alive),
                 (versions, "SNAPSHOT_AFTER_BYTES", self.choices.pick([1, 2000, 6000, 8 << 20])),
                 (versions, "CHANGE_BYTES_MIN", 1000),
-                (versioned, "COLLECT_EVERY", self.choices.pick([1, 2, 20])),
-                (versioned, "SWEEP_EVERY", self.choices.pick([3, 7, 1000])),
+                (housekeeping, "COLLECT_EVERY", self.choices.pick([1, 2, 20])),
+                (housekeeping, "SWEEP_EVERY", self.choices.pick([3, 7, 1000])),
+                (housekeeping, "SMALL_BYTES", self.choices.pick([1 << 20, 0])),
+                (Compactor, "request", lambda compactor, version: compactor._do(version, None)),  # no threads of its own
+                (Compactor, "sweep", lambda compactor, epoch: compactor._do(None, epoch)),
                 (versioned, "CATCH_UP_MAX", 2),
                 (version_reader, "HEADERS_MAX", 3),
             ):
@@ -447,26 +450,6 @@ class World:
             return []
         self.frames.append(Attempt(once_applicant(f"frame-{len(self.frames)}"), events, None))
         return [Job(self.new_worker(), self.frames[-1], keep)]
-
-    def engine_job(self) -> list[Job]:
-        """A `tg.Engine`, opened for some batches."""
-        sizes = self.choices.between(1, 3)
-        owner = Owner("embedded", "tg.Engine", ownership.ENGINE)
-
-        def session(job: Job) -> None:
-            engine = VersionedEngine.open_embedded(self.subject.program, job.worker.storage)  # type: ignore[arg-type]
-            try:
-                for _ in range(sizes):
-                    attempt = Attempt(None, self._new_events(), owner)
-                    job.worker.attempt, job.worker.linked = attempt, []
-                    found = engine.run(self.subject.table(attempt.events), self.subject.order_by)
-                    self.ledger.acknowledge(attempt, found, engine.version)
-                    job.worker.linked = []
-                    job.outcomes = found
-            finally:
-                engine.close()
-
-        return [Job(self.new_worker(), Attempt(None, (), owner), 100, run=session)]
 
     def load_job(self) -> list[Job]:
         """Rows to begin with."""
