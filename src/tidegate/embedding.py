@@ -31,6 +31,7 @@ from tidegate.engine.flows import FlowRun
 from tidegate.engine.report import BatchReport
 from tidegate.foundation.errors import DefinitionError, InputError
 from tidegate.operations.decision import Strategy, check_strategy
+from tidegate.operations.layout import TableLayout
 from tidegate.operations.outcomes import Outcome, Step
 
 T = TypeVar("T")
@@ -184,9 +185,8 @@ class Engine:
 
     def read(self, table: type, key: Any) -> dict[str, Any] | None:
         """One committed row as a dict, or None; a composite key is a tuple or a dict."""
-        name = self._table(table)
-        with self._turn():
-            fields = self._core.tables[name].layout.key
+        layout = self._layout(table)
+        name, fields = layout.name, layout.key
         if isinstance(key, dict):
             key = tuple(key.get(field) for field in fields)
         words = key if isinstance(key, tuple) else (key,)
@@ -291,13 +291,16 @@ class Engine:
         self.close()
 
     def _table(self, table: type) -> str:
-        layout = layout_of(table)
+        return self._layout(table).name
+
+    def _layout(self, table: type) -> TableLayout:
+        declared = layout_of(table)
         with self._turn():
-            names = list(self._core.tables)
-        if layout is None or layout.name not in names:
-            known = ", ".join(names)
+            tables = self._core.tables
+        if declared is None or declared.name not in tables:
+            known = ", ".join(tables)
             raise InputError(f"{table!r} is not a table of this program; its tables are: {known}")
-        return layout.name
+        return tables[declared.name].layout
 
     def _number(self, transaction: Transaction) -> int:
         name = getattr(transaction, "__name__", None) or str(transaction)
