@@ -11,6 +11,8 @@ and if the engine is free runs everything that is in the queue, its own call amo
 their outcome is there and certain to stay. Measured with 16 threads on two cores: 2.5 times as many transactions as
 with a lock alone.
 
+A thread that finds the engine free and nobody in the queue just runs its call.
+
 Invariant: calls run in the order in which they were put into the queue, one at a time, and no thread sleeps while its
 call is in the queue and the engine is free: whoever lets go of the engine wakes the first of them.
 """
@@ -59,6 +61,28 @@ class Calls:
         self._lock = lock
         self._log = log
         self._queue: deque[Call] = deque()
+
+    def run(self, action: Callable[[], Any]) -> Any:
+        """The outcome of a call, when it has run and is certain to stay; raises what it raised.
+
+        Where nobody else calls there is nothing to hand over: no queue, and no call that others could wake.
+        """
+        if self._queue or not self._lock.acquire(blocking=False):
+            return self.result(self.make(action))
+        outcome, failure = None, None
+        try:
+            try:
+                outcome = action()
+            except Exception as error:  # it may tell of what another call did: that must be certain to stay
+                failure = error
+            group = self._log.last()
+        finally:
+            self._lock.release()
+            self._wake_next()
+        self._log.wait(group)
+        if failure is not None:
+            raise failure
+        return outcome
 
     def make(self, action: Callable[[], Any]) -> Call:
         """Put a call into the queue."""
@@ -115,5 +139,6 @@ class Calls:
                     call.wake()
 
     def _wake_next(self) -> None:
-        with contextlib.suppress(IndexError):
-            self._queue[0].wake()
+        if self._queue:
+            with contextlib.suppress(IndexError):
+                self._queue[0].wake()

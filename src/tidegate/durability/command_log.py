@@ -47,12 +47,27 @@ class _Group:
 
     __slots__ = ("counts", "done", "records", "size", "waiting")
 
-    def __init__(self, lock: threading.Lock) -> None:
+    def __init__(self) -> None:
         self.records: list[bytes] = []
         self.counts: list[bool] = []
         self.size = 0
         self.done = False
-        self.waiting = threading.Condition(lock)
+        self.waiting: threading.Condition | None = None  # made by the first that waits: a lone caller never does
+
+    def wait(self, lock: threading.Lock) -> None:
+        """Sleep until woken; the lock is let go of meanwhile."""
+        if self.waiting is None:
+            self.waiting = threading.Condition(lock)
+        self.waiting.wait()
+
+    def wake(self, count: int | None = None) -> None:
+        """Wake so many of those that sleep, or all."""
+        if self.waiting is None:
+            return
+        if count is None:
+            self.waiting.notify_all()
+        else:
+            self.waiting.notify(count)
 
 
 class CommandLog:
@@ -61,7 +76,7 @@ class CommandLog:
     def __init__(self, storage: Storage, sync: Sync) -> None:
         self._storage, self._sync = storage, sync
         self._lock = threading.Lock()
-        self._group = _Group(self._lock)
+        self._group = _Group()
         self._leading = False
         self._failure: Exception | None = None
         self._appender: Appender | None = None
@@ -169,7 +184,7 @@ class CommandLog:
                 if not self._leading:
                     self._lead()
                 else:
-                    group.waiting.wait()
+                    group.wait(self._lock)
 
     def flush(self) -> None:
         """Wait for everything that was appended."""
@@ -178,7 +193,7 @@ class CommandLog:
     def _lead(self) -> None:
         """Write and sync the group at hand, for all that wait for it; the lock is let go of meanwhile."""
         group, self._leading = self._group, True
-        self._group = _Group(self._lock)
+        self._group = _Group()
         self._lock.release()
         failure: Exception | None = None
         try:
@@ -195,12 +210,12 @@ class CommandLog:
                 group.done = True
             else:
                 self._failure = failure
-            group.waiting.notify_all()
+            group.wake()
             following = self._group
             if failure is None and following.records:
-                following.waiting.notify(1)  # one of them writes the next group, for all
+                following.wake(1)  # one of them writes the next group, for all
             else:
-                following.waiting.notify_all()
+                following.wake()
 
     def _write(self, group: _Group) -> None:
         """Make the records of a group frames, and these certain to stay."""

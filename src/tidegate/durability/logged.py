@@ -130,8 +130,7 @@ class LoggedEngine:
 
     def execute(self, number: int, arguments: Mapping[str, Any], key: int | str | None = None) -> Outcome:
         """Run one transaction; with a key, once however often it is asked for."""
-        call = self._calls.make(lambda: self._execute(number, arguments, key))
-        outcome: Outcome = self._calls.result(call)
+        outcome: Outcome = self._calls.run(lambda: self._execute(number, arguments, key))
         return outcome
 
     def _execute(self, number: int, arguments: Mapping[str, Any], key: int | str | None) -> Outcome:

@@ -9,7 +9,6 @@ This class is not thread-safe and knows no files; `tidegate.Engine` and the Spar
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -90,7 +89,8 @@ class EngineCore:
         known = {layout.name for layout in self.plan.tables}
         layouts = (*self.plan.tables, *(layout for layout in extra if layout.name not in known))
         self.tables = {layout.name: TableState(layout, self.strings) for layout in layouts}
-        self.last_batch: BatchReport | None = None
+        self._last_batch: BatchReport | None = None
+        self._last_was_single = False
         self._track = track_changes
         self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
         self._touched: dict[str, Touched] = {}
@@ -190,7 +190,8 @@ class EngineCore:
             if self._flow_store is not None:
                 self._flow_store.save(self._note_written)
         done = time.perf_counter()
-        self.last_batch = BatchReport(
+        self._last_was_single = False
+        self._last_batch = BatchReport(
             events=batch.size,
             committed=batch.committed,
             aborted=batch.aborts(),
@@ -262,11 +263,21 @@ class EngineCore:
         """Run one transaction now."""
         if number in self._in_graphs or (self.flows is not None and self.flows.recording):
             return self._execute_as_batch(number, arguments)
-        with Interrupts(), contextlib.suppress(Unusual):
+        with Interrupts():
             self._collect_strings_if_due()
-            outcome, self.last_batch = self._single.run(number, arguments)
-            return outcome
+            try:
+                outcome = self._single.run(number, arguments)
+            except Unusual:
+                pass
+            else:
+                self._last_was_single = True
+                return outcome
         return self._execute_as_batch(number, arguments)
+
+    @property
+    def last_batch(self) -> BatchReport | None:
+        """What the last batch, or the last single transaction, did; None before the first."""
+        return self._single.report() if self._last_was_single else self._last_batch
 
     def _execute_as_batch(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         plan = self.plan.transactions[number]

@@ -81,7 +81,7 @@ class SingleRun:
         self._events: dict[int, _Event | None] = {}
         self._forget_calls()
 
-    def run(self, number: int, arguments: Mapping[str, Any]) -> tuple[Outcome, BatchReport]:
+    def run(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         """Run one transaction; raises Unusual, before anything has happened, where this is not the way."""
         if self._running:  # a plain function that calls its own engine: the arrays are in use
             raise Unusual
@@ -98,7 +98,20 @@ class SingleRun:
                 self._forget_calls()
                 return
 
-    def _run(self, number: int, arguments: Mapping[str, Any]) -> tuple[Outcome, BatchReport]:
+    def report(self) -> BatchReport:
+        """What the last transaction did; made when somebody asks, for that takes as long as a part of it."""
+        outcome, interpreted, (started, bound, executed, done) = self._last
+        return BatchReport(
+            events=1,
+            committed=int(outcome.committed),
+            aborted={} if outcome.reason is None else {outcome.reason: 1},
+            strategy="serial",
+            interpreted=interpreted,
+            seconds={"bind": bound - started, "execute": executed - bound, "finish": done - executed},
+            why="one transaction alone",
+        )
+
+    def _run(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         started = time.perf_counter()
         event = self._event(number)
         event.take_in(arguments)
@@ -112,17 +125,8 @@ class SingleRun:
         if len(event.batch.reasons) > len(self._plan.reasons) + REASONS_REMEMBERED:
             self._events.pop(number, None)
             self._calls.pop(number, None)
-        done = time.perf_counter()
-        report = BatchReport(
-            events=1,
-            committed=int(outcome.committed),
-            aborted={} if outcome.reason is None else {outcome.reason: 1},
-            strategy="serial",
-            interpreted=interpreted,
-            seconds={"bind": bound - started, "execute": executed - bound, "finish": done - executed},
-            why="one transaction alone",
-        )
-        return outcome, report
+        self._last = outcome, interpreted, (started, bound, executed, time.perf_counter())
+        return outcome
 
     def _event(self, number: int) -> _Event:
         if number not in self._events:
@@ -344,7 +348,10 @@ class _Row(_Argument):
 
     def resolve(self) -> None:
         """Give every key its slot."""
-        self.slots[: self.count] = self.table.resolve(self.bound.values[: self.count])
+        if self.many:
+            self.table.resolve_into(self.bound.values[: self.count], self.slots)
+        else:
+            self.table.resolve_into(self.bound.values, self.slots)
 
 
 # --- plain values -----------------------------------------------------------------------------------------------

@@ -109,10 +109,14 @@ class TableState:
     def resolve(self, words: Array) -> Array:
         """The slots of keys; new keys get a slot."""
         slots = np.empty(len(words), np.int64)
-        position = 0
-        while (position := resolve_all(self._index, words, position, slots)) < len(words):
-            self._grow(len(words) - position)
+        self.resolve_into(words, slots)
         return slots
+
+    def resolve_into(self, words: Array, slots_out: Array) -> None:
+        """The same into an array that is there."""
+        position = 0
+        while (position := resolve_all(self._index, words, position, slots_out)) < len(words):
+            self._grow(len(words) - position)
 
     def resolve_events(self, words: Array, events: tuple[Array, Array, Array]) -> Array:
         """The slots of a key column, for the events whose transaction needs it."""
