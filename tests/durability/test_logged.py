@@ -579,6 +579,24 @@ def test_a_closed_engine_lets_go_of_a_state_where_there_are_no_locks() -> None:
     assert found["result"].to_pylist() == [6]
 
 
+def test_an_engine_on_an_object_store_is_fenced_by_one_that_has_been_past_it() -> None:
+    """The number of its next command is free again: its successor made checkpoints and removed what they cover."""
+    path = "memory://been-past"
+    first = LoggedEngine(build_program(PROGRAM), path)
+    first.execute(0, {"dst": 1, "amount": 5})
+    second = LoggedEngine(build_program(PROGRAM), path)
+    for _ in range(4):
+        second.execute(0, {"dst": 1, "amount": 1})
+        second.checkpoint()
+    assert "000000000002.log" not in open_storage(path).list()
+    with pytest.raises(tg.StateOwned, match="taken over"):
+        first.execute(0, {"dst": 1, "amount": 5})
+    second.close()
+    third = LoggedEngine(build_program(PROGRAM), path)
+    assert third.execute(0, {"dst": 1, "amount": 0}).result == 9
+    third.close()
+
+
 def test_an_engine_on_an_object_store_is_fenced_by_its_successor() -> None:
     path = "memory://fenced"
     first = LoggedEngine(build_program(PROGRAM), path)

@@ -188,7 +188,7 @@ def rewrite(storage: Storage, version: int, tables: dict[str, pa.Table], served:
     """A snapshot with checksums that are right and contents that are not."""
     store, file = VersionStore(storage), name(version, "snapshot")
     info = from_header(file, version, "snapshot", files.read_header(storage, file))
-    kept = served or store._read_served(version, info)
+    kept = served or store.served_in(version)
     bodies: list[files.Body] = [("table", table, rows) for table, rows in tables.items()]
     bodies.append((SERVED, "", kept.to_table()))
     info = replace(info, rows={table: rows.num_rows for table, rows in tables.items()})

@@ -118,7 +118,11 @@ class World:
                 (housekeeping, "COLLECT_EVERY", self.choices.pick([1, 2, 20])),
                 (housekeeping, "SWEEP_EVERY", self.choices.pick([3, 7, 1000])),
                 (housekeeping, "SMALL_BYTES", self.choices.pick([1 << 20, 0])),
-                (Compactor, "request", lambda compactor, version: compactor._do(version, None)),  # no threads of its own
+                (
+                    Compactor,
+                    "request",
+                    lambda compactor, version: compactor._do(version, None),
+                ),  # no threads of its own
                 (Compactor, "sweep", lambda compactor, epoch: compactor._do(None, epoch)),
                 (versioned, "CATCH_UP_MAX", 2),
                 (version_reader, "HEADERS_MAX", 3),

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from tidegate.durability.log_format import End, Header, Segment, Tail, encode_frame, encode_header, frames
@@ -71,10 +71,13 @@ class _Group:
 
 
 class CommandLog:
-    """The newest segment of a state's log, open for appending."""
+    """The newest segment of a state's log, open for appending.
 
-    def __init__(self, storage: Storage, sync: Sync) -> None:
-        self._storage, self._sync = storage, sync
+    `confirm` raises when the state has another owner; it is asked where no lock keeps others away (object stores).
+    """
+
+    def __init__(self, storage: Storage, sync: Sync, confirm: Callable[[], None] = lambda: None) -> None:
+        self._storage, self._sync, self._confirm = storage, sync, confirm
         self._lock = threading.Lock()
         self._group = _Group()
         self._leading = False
@@ -262,6 +265,7 @@ class CommandLog:
                 f"{self._storage.path}/{name}: somebody else wrote it: this state was taken over by another engine. "
                 "Nothing of this call was applied. Close this engine, and open the state again if it is to go on here."
             ) from None
+        self._confirm()  # the number may be free because a new owner has been past it, and removed what it covers
 
     def _failed(self, error: BaseException) -> Exception:
         if isinstance(error, StorageFailed | StateOwned):

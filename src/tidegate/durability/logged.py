@@ -55,6 +55,7 @@ from tidegate.durability.replaying import Replay
 from tidegate.durability.stored_rows import fold
 from tidegate.durability.tasks import Start, Task, in_a_thread
 from tidegate.durability.version_info import Owner
+from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
@@ -110,7 +111,7 @@ class LoggedEngine:
         self._traced = recovery == "strong" and program.plan.flows is not None and self._repeatable
         self._step_by_step = sync == "always"
         self._compactor = Compactor(self._storage, CHECKPOINTS_KEPT)
-        self._log = CommandLog(self._storage, sync)
+        self._log = CommandLog(self._storage, sync, self._require_owner)
         self._calls = Calls(self.lock, self._log)
         self._core: EngineCore | None = None
         self._keys = OnceKeys()
@@ -332,6 +333,13 @@ class LoggedEngine:
             self._tidy()
         except Exception:
             _log.warning("%s: old files could not be removed", self._storage.path, exc_info=True)
+
+    def _require_owner(self) -> None:
+        """Raise StateOwned when somebody added a version since ours: the state is no longer ours."""
+        newest, reader = self._newest, VersionReader(self._storage)
+        found = reader.find_info(newest.version + 1) or reader.find_info(newest.version)
+        if found is None or (found.version > newest.version and (found.owner or newest.owner) != self._owner):
+            raise ownership.taken_over(self._storage, found)
 
     def _tidy(self) -> None:
         """Ask for a snapshot of the whole state if it is due, and remove the files that no kept checkpoint needs."""

@@ -81,6 +81,14 @@ class VersionReader:
             return self._read_info(version, "snapshot")
         raise self._impossible(version)
 
+    def find_info(self, version: int) -> VersionInfo | None:
+        """What is recorded of a version that has a change file; None when it has none. Nothing is listed."""
+        try:
+            header = files.read_header(self.storage, file_name(version, "change"))
+        except FileNotFoundError:
+            return None
+        return self._accept(version, "change", header)
+
     def infos(self) -> list[VersionInfo]:
         """Every version that can be rebuilt, oldest first."""
         return [self.info(version) for version in self._listed().rebuildable]

@@ -33,7 +33,7 @@ from tidegate.engine.intake import (
     require_column,
 )
 from tidegate.engine.kernels.strings import first_word, match_names
-from tidegate.engine.loading import check_rows, columns_in, duplicate_message, mark_all
+from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, mark_all
 from tidegate.engine.outputs import output_number, outputs_of, restore_outputs
 from tidegate.engine.report import BatchReport
 from tidegate.engine.single import SingleRun, Unusual
@@ -47,7 +47,7 @@ from tidegate.foundation.jit import load_program
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import Kind, TableLayout, Value
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN, Outcome
-from tidegate.operations.plan import Program, RowParameter, TransactionPlan
+from tidegate.operations.plan import Program, RowParameter
 
 Array = npt.NDArray[Any]
 _NONE = np.empty(0, np.int64)
@@ -92,7 +92,7 @@ class EngineCore:
         self._last_batch: BatchReport | None = None
         self._last_was_single = False
         self._track = track_changes
-        self._deleting = any(_may_delete(plan) for plan in self.plan.transactions)
+        self._deleting = any(plan.may_delete for plan in self.plan.transactions)
         self._touched: dict[str, Touched] = {}
         self._strings_limit = STRINGS_KEPT
         self._order = _NONE
@@ -409,19 +409,9 @@ class EngineCore:
             table, keys = self.tables[name], touched.distinct()
             slots = table.find(keys)
             there = slots >= 0
-            changes[name] = self._change_table(table, keys, slots, there)
+            changes[name] = change_table(table, keys, slots, there)
         self._touched = {}
         return changes
-
-    def _change_table(self, table: TableState, keys: Array, slots: Array, there: Array) -> pa.Table:
-        present = table.rows(slots[there])
-        exists = pa.field("exists", pa.bool_(), nullable=False)
-        kept = present.append_column(exists, pa.array(table.exists[slots[there]]))
-        if there.all():
-            return kept
-        gone = TableState(table.layout, self.strings)
-        absent = gone.rows(gone.resolve(np.ascontiguousarray(keys[~there])))
-        return pa.concat_tables([kept, absent.append_column(exists, pa.array(np.zeros(absent.num_rows, np.bool_)))])
 
     def _wake_flows(self) -> None:
         """Dataflow graphs remember in tables; where those were written from outside, they read them again."""
@@ -507,7 +497,3 @@ class EngineCore:
             return None
         found: dict[str, Value] = table.rows(slots).to_pylist()[0]
         return found
-
-
-def _may_delete(plan: TransactionPlan) -> bool:
-    return not plan.compiled or any(access.action == "delete" for access in plan.accesses)

@@ -1,4 +1,4 @@
-"""Rows that a user loads: whether they fit their table, and whether each key comes once."""
+"""Rows on their way into tables and out of them: those that a user loads must fit, and each key comes once."""
 
 from __future__ import annotations
 
@@ -75,3 +75,15 @@ def duplicate_message(layout: TableLayout, rows: pa.Table, again: int) -> str:
     key = {name: column[again].as_py() for name, column in keys.items()}
     before = next(row for row in range(again) if all(keys[name][row].as_py() == key[name] for name in keys))
     return f"rows of {layout.name}: the key {key} is in row {before} and again in row {again}; load each key once"
+
+
+def change_table(table: TableState, keys: Array, slots: Array, there: Array) -> pa.Table:
+    """The rows of some keys with `exists`; where no slot is `there`, the row does not exist."""
+    present = table.rows(slots[there])
+    exists = pa.field("exists", pa.bool_(), nullable=False)
+    kept = present.append_column(exists, pa.array(table.exists[slots[there]]))
+    if there.all():
+        return kept
+    gone = TableState(table.layout, table.strings)
+    absent = gone.rows(gone.resolve(np.ascontiguousarray(keys[~there])))
+    return pa.concat_tables([kept, absent.append_column(exists, pa.array(np.zeros(absent.num_rows, np.bool_)))])

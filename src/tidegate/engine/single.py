@@ -208,8 +208,7 @@ class _Event:
         self._arguments = [*self._rows, *self._arguments]
         self._lists = [argument for argument in self._arguments if argument.many]
         self._tables = [tables[layout.name] for layout in plan.transactions[number].tables]
-        accesses = plan.transactions[number].accesses
-        self._may_delete = not plan.transactions[number].compiled or any(a.action == "delete" for a in accesses)
+        self._may_delete = plan.transactions[number].may_delete
         result = plan.transactions[number].result
         self._fields = result.fields if result is not None else ()
         self._struct = result is not None and result.struct

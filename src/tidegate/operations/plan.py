@@ -191,6 +191,11 @@ class TransactionPlan:
         return bool(self.source)
 
     @property
+    def may_delete(self) -> bool:
+        """Whether it may delete rows; plain Python may do anything."""
+        return not self.compiled or any(access.action == "delete" for access in self.accesses)
+
+    @property
     def tables(self) -> tuple[TableLayout, ...]:
         """The tables of its row parameters, in order of first use."""
         own = [parameter.table for parameter in self.parameters if isinstance(parameter, RowParameter)]
