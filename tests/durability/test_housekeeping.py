@@ -14,7 +14,7 @@ import pytest
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import housekeeping, versions
-from tidegate.durability.compaction import Compactor
+from tidegate.durability.compactor import Compactor
 from tidegate.durability.ownership import process_token
 from tidegate.durability.served import stream_applicant
 from tidegate.durability.version_info import Owner
@@ -132,7 +132,7 @@ def test_a_compaction_that_fails_is_tried_again_when_as_much_was_changed_again(
 
     engine = opened(tmp_path)
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr("tidegate.durability.compaction.compact", failing)
+        patch.setattr("tidegate.durability.compactor.compact", failing)
         for _ in range(60):
             advance(engine, 1)
             assert engine._housekeeping.compactor.wait(30)
@@ -206,7 +206,7 @@ def test_closing_an_engine_ends_what_runs_in_the_background(
         while True:
             pause()
 
-    monkeypatch.setattr("tidegate.durability.compaction.compact", endless)
+    monkeypatch.setattr("tidegate.durability.compactor.compact", endless)
     engine = VersionedEngine(PROGRAM, str(tmp_path))
     advance(engine, 7)
     assert begun.wait(30)

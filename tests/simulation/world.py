@@ -38,7 +38,7 @@ from unittest import mock
 import pyarrow as pa
 
 from tidegate.durability import housekeeping, ownership, version_reader, versioned, versions
-from tidegate.durability.compaction import Compactor
+from tidegate.durability.compactor import Compactor
 from tidegate.durability.served import call_applicant, once_applicant, stream_applicant
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_reader import VersionReader

@@ -8,7 +8,7 @@ batches with nothing beside them and batches while a compaction runs, so that bo
                                       compaction
 
     alone    seconds of one compaction while no batch runs, after `changed` rows were changed
-    memory   the most that compaction had beyond what the process had before it
+    memory   the most that compaction had, in this process beyond what that had before, and in its own
 
 On a machine that does other work at the same time the latencies are those of its scheduler and its disk. What the
 batches' own thread computed (`quiet_cpu_ms`, `beside_cpu_ms`) then tells whether a compaction slows them down.
@@ -16,6 +16,7 @@ batches' own thread computed (`quiet_cpu_ms`, `beside_cpu_ms`) then tells whethe
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -89,7 +90,7 @@ def _measure_here(rows: int, changed: int, batches: int, seed: int, folder: str)
         durations: list[float] = []
         while min(len(quiet), len(beside)) < batches:
             quiet += [_run(engine, events) for _ in range(50)]
-            compactor.request(engine.version)
+            compactor.request(engine.version, 1 << 60)
             start = time.perf_counter()
             while not compactor.wait(0):
                 beside.append(_run(engine, events))
@@ -130,16 +131,25 @@ def _run(engine: VersionedEngine, events: ledger.EventGenerator) -> tuple[float,
 def _compact_alone(engine: VersionedEngine) -> tuple[float, int]:
     """Seconds, and bytes at the highest beyond those before."""
     pa.default_memory_pool().release_unused()
-    process, before, highest = psutil.Process(), psutil.Process().memory_info().rss, 0
+    before, highest = _resident(), 0
     compactor = engine._housekeeping.compactor
     start = time.perf_counter()
-    compactor.request(engine.version)
+    compactor.request(engine.version, 1 << 60)
     while not compactor.wait(0.002):
-        highest = max(highest, process.memory_info().rss)
+        highest = max(highest, _resident())
     seconds = time.perf_counter() - start
     if compactor.take_finished() is None:
         raise RuntimeError("the compaction failed: see the log")
     return seconds, max(0, highest - before)
+
+
+def _resident() -> int:
+    """Bytes in memory, of this process and its children."""
+    process, size = psutil.Process(), 0
+    for each in (process, *process.children()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            size += each.memory_info().rss
+    return size
 
 
 def _told(found: list[tuple[float, float]]) -> tuple[tuple[float, float, float], tuple[float, float, float]]:

@@ -11,10 +11,7 @@ twice, since a file says where its sections end before the first of them begins:
 and how large the sections become, once to write them. In memory are, of one table at a time, the index of the keys that
 changed, then the positions of the rows that go, and one section; never the state.
 
-`Compactor` does so in a thread of low priority, which lives only while there is something to do. It reports what it
-finished to whoever asks, and never raises into a batch: what fails is logged, and tried again at the next request.
-Arrow, kernels and files work without Python's lock, and what needs it takes less than a millisecond a section, so an
-engine in the same process runs on beside it.
+This module has the merging; `Compactor` (compactor.py) does it in the background.
 
 Invariant: what is read is under checksums and in one chain, as for every reader, and the snapshot gets its name when
 all of it is written. So whatever dies at whatever moment leaves the old snapshot and all changes, and a temporary file
@@ -25,12 +22,6 @@ Rows come in no order: readers that show them sort. Not here: when a snapshot is
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import logging
-import os
-import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -38,23 +29,17 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from tidegate.durability import evolution, files, ownership
+from tidegate.durability import evolution, files
 from tidegate.durability.changed_keys import ChangedKeys, Positions
 from tidegate.durability.files import Body, Deferred, Section
 from tidegate.durability.served import Served
 from tidegate.durability.version_info import VersionInfo, require_successor
 from tidegate.durability.version_reader import StoredFile
 from tidegate.durability.versions import VersionStore
-from tidegate.foundation.storage import Storage
 from tidegate.operations.layout import TableLayout
 
 PRIORITY = 10
-"""The thread's nice value: beside a busy thread of the engine it gets a tenth of a processor, and is never starved."""
-
-CLOSING_SECONDS = 10.0
-
-_log = logging.getLogger(__name__)
-_running: weakref.WeakSet[Compactor] = weakref.WeakSet()
+"""The nice value of a process that compacts: beside a busy one it gets a tenth of a processor, and is never starved."""
 
 
 class Stopped(Exception):
@@ -176,103 +161,3 @@ def _without(rows: pa.Table, positions: Positions) -> pa.Table:
     kept = np.ones(rows.num_rows, np.bool_)
     kept[positions] = False
     return rows.filter(pa.array(kept))
-
-
-class Compactor:
-    """Compacts and collects in the background, one thing at a time.
-
-    Its methods return at once and may be called by any thread. It shares nothing with the engine's store but the files.
-    """
-
-    def __init__(self, storage: Storage, keep_versions: int = 100) -> None:
-        self._storage, self._keep_versions = storage, keep_versions
-        self._turn = threading.Lock()
-        self._stop = threading.Event()
-        self._version: int | None = None
-        self._epoch: int | None = None
-        self._finished: VersionInfo | None = None
-        self._thread: threading.Thread | None = None
-
-    def request(self, version: int) -> None:
-        """Asks for a snapshot of a committed version; one that was asked for and is not begun is given up."""
-        with self._turn:
-            self._version = version
-            self._wake()
-
-    def sweep(self, epoch: int) -> None:
-        """Asks that old versions and whatever others left behind be removed; `epoch` is the owner's."""
-        with self._turn:
-            self._epoch = epoch
-            self._wake()
-
-    def take_finished(self) -> VersionInfo | None:
-        """The newest snapshot that was finished since the last call; what it replaces is removed by then."""
-        with self._turn:
-            finished, self._finished = self._finished, None
-            return finished
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Waits until nothing is left to do; False when that takes longer."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(seconds)
-        return thread is None or not thread.is_alive()
-
-    def close(self, seconds: float = CLOSING_SECONDS) -> None:
-        """Stops between two sections and waits for that; nothing that is asked for afterwards happens."""
-        self._stop.set()
-        if not self.wait(seconds):
-            _log.warning("%s: a snapshot is still being written after %g seconds", self._storage.path, seconds)
-
-    def _wake(self) -> None:
-        if self._stop.is_set() or (self._thread is not None and self._thread.is_alive()):
-            return
-        self._thread = threading.Thread(target=self._work, name="tidegate-compaction", daemon=True)
-        _running.add(self)
-        self._thread.start()
-
-    def _next(self) -> tuple[int | None, int | None]:
-        with self._turn:
-            wanted = self._version, self._epoch
-            self._version = self._epoch = None
-            if wanted == (None, None):
-                self._thread = None  # under the lock: whoever asks from now on starts another one
-            return wanted
-
-    def _work(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # not allowed, or not Linux, where a thread has a priority
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PRIORITY)
-        while (wanted := self._next()) != (None, None) and not self._stop.is_set():
-            version, epoch = wanted
-            try:
-                self._do(version, epoch)
-            except Stopped:
-                return
-            except Exception:  # no batch waits for this: the old snapshot and all changes are there
-                what = "sweeping" if version is None else f"the snapshot of version {version}"
-                _log.warning("%s: %s failed; it will be tried again", self._storage.path, what, exc_info=True)
-
-    def _do(self, version: int | None, epoch: int | None) -> None:
-        store = VersionStore(self._storage, self._keep_versions)
-        if epoch is not None:
-            ownership.tidy(self._storage, epoch)
-        written = None if version is None else compact(store, version, self._pause)
-        try:
-            store.collect()
-        finally:
-            if written is not None:
-                with self._turn:
-                    self._finished = written
-
-    def _pause(self) -> None:
-        if self._stop.is_set():
-            raise Stopped
-
-
-def _close_all() -> None:
-    """A thread inside Arrow when the interpreter takes itself apart may crash the process."""
-    for compactor in list(_running):
-        compactor.close()
-
-
-atexit.register(_close_all)

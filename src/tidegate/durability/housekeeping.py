@@ -1,7 +1,7 @@
 """What an engine does between batches to keep its state quick to open and small: snapshots, collections, sweeps.
 
     after every commit    a small state that is due:   write a snapshot and collect, here and now
-                          a large state that is due:   ask for one in the background (compaction.py)
+                          a large state that is due:   ask for one in the background (compactor.py)
                           one came from there:         know of it
     every 20 versions     remove the versions that are not kept any more: about one for each that was added
     every 1,000           look, in the background, for what others left behind
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 
-from tidegate.durability.compaction import Compactor
+from tidegate.durability.compactor import Compactor
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.core import EngineCore
 
@@ -56,12 +56,13 @@ class Housekeeping:
             store.learn(finished)
             store.forget_collected()
         if store.wants_snapshot():
-            if _bytes(core) <= SMALL_BYTES:
+            size = _bytes(core)
+            if size <= SMALL_BYTES:
                 store.snapshot(written, {name: core.rows(name) for name in core.tables})
                 store.collect(look_again=False)
             else:
                 store.postpone_snapshot()
-                self.compactor.request(written.version)
+                self.compactor.request(written.version, size)
         elif written.version % SWEEP_EVERY == 0:
             self.compactor.sweep(written.epoch)
         elif written.version % COLLECT_EVERY == 0:

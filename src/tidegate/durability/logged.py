@@ -44,7 +44,7 @@ from tidegate.durability import log_segments, ownership
 from tidegate.durability.calls import Calls
 from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, signatures
-from tidegate.durability.compaction import Compactor
+from tidegate.durability.compactor import Compactor
 from tidegate.durability.evolution import require_no_renaming
 from tidegate.durability.log_reading import CommandReader
 from tidegate.durability.once_keys import LAYOUT as KEYS

@@ -74,6 +74,11 @@ class RemoteStorage:
         return self._path
 
     @property
+    def address(self) -> str | None:
+        """None: a store may be reached with what this process alone was told."""
+        return None
+
+    @property
     def visible_is_durable(self) -> bool:
         """An object store shows what it has stored."""
         return True

@@ -65,6 +65,10 @@ class Storage(Protocol):
         """The folder, as messages name it."""
 
     @property
+    def address(self) -> str | None:
+        """What another process of this machine opens the same storage by; None where it might not get the same one."""
+
+    @property
     def appends(self) -> bool:
         """Whether `append_to` works here."""
 
@@ -142,6 +146,11 @@ class LocalStorage:
     def path(self) -> str:
         """The folder's absolute path."""
         return self._path
+
+    @property
+    def address(self) -> str | None:
+        """The folder's absolute path, where it lies on a disk of the operating system."""
+        return self._path if isinstance(self._disk, OsDisk) else None
 
     @property
     def visible_is_durable(self) -> bool:
