@@ -385,8 +385,8 @@ class EngineCore:
             touched = batch.written(table) if self._track or self._deleting else _NONE
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
-            if self._track and len(touched):
-                self._note_written(name, table.keys[touched])
+            if self._track and len(new := table.note(touched)):  # most rows of a busy table were noted before
+                self._note_written(name, table.keys[new])
             table.sweep(touched[~table.exists[touched]])
             if self.flows is not None and name in self.flows.histories:
                 self.flows.histories[name].sweep(touched)
@@ -408,6 +408,7 @@ class EngineCore:
         for name, touched in self._touched.items():
             table, keys = self.tables[name], touched.distinct()
             slots = table.find(keys)
+            table.forget_noted(slots[slots >= 0])
             there = slots >= 0
             changes[name] = change_table(table, keys, slots, there)
         self._touched = {}
