@@ -118,12 +118,8 @@ class World:
                 (housekeeping, "COLLECT_EVERY", self.choices.pick([1, 2, 20])),
                 (housekeeping, "SWEEP_EVERY", self.choices.pick([3, 7, 1000])),
                 (housekeeping, "SMALL_BYTES", self.choices.pick([1 << 20, 0])),
-                (
-                    Compactor,
-                    "request",
-                    lambda compactor, version: compactor._do(version, None),
-                ),  # no threads of its own
-                (Compactor, "sweep", lambda compactor, epoch: compactor._do(None, epoch)),
+                (Compactor, "request", lambda compactor, version, _: work_at_once(compactor, (version, 0), None)),
+                (Compactor, "sweep", lambda compactor, epoch: work_at_once(compactor, None, epoch)),
                 (versioned, "CATCH_UP_MAX", 2),
                 (version_reader, "HEADERS_MAX", 3),
             ):
@@ -484,3 +480,9 @@ class World:
         for inode, content in self._damaged.items():
             self.disk.put_back(inode, content)
         self._damaged = {}
+
+
+def work_at_once(compactor: Compactor, wanted: tuple[int, int] | None, epoch: int | None) -> None:
+    """What a compactor's thread does, here and now: a simulated process has no threads of its own."""
+    compactor._wanted, compactor._epoch = wanted, epoch
+    compactor._work()

@@ -56,7 +56,7 @@ class Housekeeping:
             store.learn(finished)
             store.forget_collected()
         if store.wants_snapshot():
-            size = _bytes(core)
+            size = rows_size(core)
             if size <= SMALL_BYTES:
                 store.snapshot(written, {name: core.rows(name) for name in core.tables})
                 store.collect(look_again=False)
@@ -69,6 +69,6 @@ class Housekeeping:
             store.collect(look_again=False)
 
 
-def _bytes(core: EngineCore) -> int:
+def rows_size(core: EngineCore) -> int:
     """About what the rows take, without the bytes of strings."""
     return sum(8 * table.count * len(table.layout.columns) for table in core.tables.values())

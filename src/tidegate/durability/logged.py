@@ -46,6 +46,7 @@ from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, signatures
 from tidegate.durability.compactor import Compactor
 from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.housekeeping import rows_size
 from tidegate.durability.log_reading import CommandReader
 from tidegate.durability.once_keys import LAYOUT as KEYS
 from tidegate.durability.once_keys import OnceKeys
@@ -348,7 +349,7 @@ class LoggedEngine:
             self._store.learn(finished)
         if self._store.wants_snapshot():
             self._store.postpone_snapshot()
-            self._compactor.request(self._newest.version)
+            self._compactor.request(self._newest.version, 0 if self._core is None else rows_size(self._core))
         self._store.collect()
         kept = self._store.infos()[-CHECKPOINTS_KEPT:]
         firsts = log_segments.numbers(self._storage)
