@@ -265,12 +265,10 @@ class EngineCore:
         with Interrupts():
             self._collect_strings_if_due()
             try:
-                outcome = self._single.run(number, arguments)
+                outcome, self._last_was_single = self._single.run(number, arguments), True
+                return outcome
             except Unusual:
                 pass
-            else:
-                self._last_was_single = True
-                return outcome
         return self._execute_as_batch(number, arguments)
 
     @property
@@ -384,8 +382,8 @@ class EngineCore:
             touched = batch.written(table) if self._track or self._deleting else _NONE
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
-            if self._track and len(touched):
-                self._note_written(name, table.keys[touched])
+            if self._track and len(new := table.note(touched)):  # most rows of a busy table were noted before
+                self._note_written(name, table.keys[new])
             table.sweep(touched[~table.exists[touched]])
             if self.flows is not None and name in self.flows.histories:
                 self.flows.histories[name].sweep(touched)
@@ -408,6 +406,7 @@ class EngineCore:
             if len(parts) > 1:
                 keys = np.unique(keys, axis=0)
             slots = table.find(keys)
+            table.forget_noted(slots[slots >= 0])
             there = slots >= 0
             changes[name] = self._change_table(table, keys, slots, there)
         self._touched = {}

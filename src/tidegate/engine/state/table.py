@@ -70,6 +70,7 @@ class TableState:
         self._free = np.zeros(SMALLEST, np.int64)
         self._fresh = np.zeros(SMALLEST, np.int64)
         self._marks = np.zeros(SMALLEST, np.bool_)
+        self._noted = np.zeros(SMALLEST, np.bool_)
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -156,7 +157,18 @@ class TableState:
             if needed > len(self._free):
                 self._free = _extended(self._free, max(2 * len(self._free), needed), 0)
             remove_absent(self._index, self.exists, absent)
+            self._noted[absent] = False  # the next key in this slot is another row
         self._counters[FRESH] = 0
+
+    def note(self, slots: Array) -> Array:
+        """Those of the slots that were not noted yet; now they are, until they are forgotten or freed."""
+        new = slots[~self._noted[slots]]
+        self._noted[new] = True
+        return new
+
+    def forget_noted(self, slots: Array) -> None:
+        """Let `note` give these slots again."""
+        self._noted[slots] = False
 
     def keep_fresh(self) -> None:
         """Keep the slots made since the last sweep: their rows are about to be written."""
@@ -187,6 +199,7 @@ class TableState:
         self.keys = _extended(self.keys, capacity, 0)
         self.exists = _extended(self.exists, capacity, False)
         self._marks = _extended(self._marks, capacity, False)
+        self._noted = _extended(self._noted, capacity, False)
         for name, column in self.columns.items():
             self.columns[name] = _extended(column, capacity, self.defaults[name])
 
