@@ -266,12 +266,10 @@ class EngineCore:
         with Interrupts():
             self._collect_strings_if_due()
             try:
-                outcome = self._single.run(number, arguments)
+                outcome, self._last_was_single = self._single.run(number, arguments), True
+                return outcome
             except Unusual:
                 pass
-            else:
-                self._last_was_single = True
-                return outcome
         return self._execute_as_batch(number, arguments)
 
     @property
