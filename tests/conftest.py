@@ -50,7 +50,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if done.returncode:
         pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
     yield mounted
-    subprocess.run(["umount", str(mounted)], check=True)
+    subprocess.run(["umount", "--lazy", str(mounted)], check=True)  # this process may hold a lock there until it ends
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -253,7 +253,7 @@ def test_outcomes_are_what_execute_gives(tmp_path: Path, together: bool) -> None
 def test_what_is_collected_with_its_version_is_gone_and_the_newest_versions_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "SNAPSHOT_AFTER_CHANGES", 3)
+    monkeypatch.setattr(versions, "SNAPSHOT_AFTER_BYTES", 3 * versions.CHANGE_BYTES_MIN)
     state = Applied(tmp_path, deposit_one, keep_versions=4)
     for batch in range(40):
         state.run(deposits(f"r{batch}", None))
