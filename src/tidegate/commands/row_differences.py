@@ -47,8 +47,9 @@ def layouts_at(store: VersionStore, version: int | None) -> dict[str, TableLayou
 
 def choose_table(layouts: dict[str, TableLayout], name: str | None) -> TableLayout:
     """The table of that name; without a name the only one there is."""
-    if name is None and len(layouts) == 1:
-        return next(iter(layouts.values()))
+    own = [layout for layout in layouts.values() if not layout.name.startswith("tidegate_")]
+    if name is None and len(own) == 1:  # Tidegate's own tables are shown when they are asked for
+        return own[0]
     if name not in layouts:
         asked = "which of the tables is meant?" if name is None else f"there is no table {name!r}."
         raise InputError(f"{asked} This state has: {', '.join(sorted(layouts)) or 'no tables'}")
