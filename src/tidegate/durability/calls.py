@@ -8,10 +8,7 @@
 One transaction at a time can run, so threads that hand the engine to each other gain nothing by it, and in Python lose
 much: giving a lock to a thread that sleeps takes longer than the transaction. Here a thread puts its call into a queue,
 and if the engine is free runs everything that is in the queue, its own call among it. The others wake up once, when
-their outcome is there and certain to stay. Measured with 16 threads on two cores: 2.5 times as many transactions as
-with a lock alone.
-
-A thread that finds the engine free and nobody in the queue just runs its call.
+their outcome is there and certain to stay.
 
 Invariant: calls run in the order in which they were put into the queue, one at a time, and no thread sleeps while its
 call is in the queue and the engine is free: whoever lets go of the engine wakes the first of them.
