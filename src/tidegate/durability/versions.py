@@ -70,7 +70,7 @@ __all__ = ["Changes", "VersionInfo", "VersionStore"]
 
 SNAPSHOT_AFTER_BYTES = 8 << 20
 CHANGE_BYTES_MIN = 32 << 10
-"""What a change file weighs at least: opening and applying one takes about a millisecond; so many bytes are an estimate of what loads in that time."""
+"""What a change file weighs at least: about as many bytes as load in the time that opening it takes (an estimate)."""
 
 _log = logging.getLogger(__name__)
 
