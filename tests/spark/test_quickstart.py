@@ -18,7 +18,8 @@ TRANSCRIPT = re.search(r"^```\n(\+.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 # What the text around a block says is there: nothing that the block itself is about.
 NEEDED = {
-    "engine = tg.Engine([transfer": f"import pyarrow as pa\n{DECLARATIONS}",
+    "engine = tg.Engine([transfer, deposit])": f"import pyarrow as pa\n{DECLARATIONS}",
+    "engine = tg.Engine([transfer, deposit], directory=": DECLARATIONS,
     "from tidegate.testing import": f"""\
 import pyarrow as pa
 {DECLARATIONS}
@@ -44,10 +45,16 @@ class Contestant:
     "from tidegate.workloads.streaming_ledger": "",
 }
 CHECKED = {
-    "engine = tg.Engine([transfer": """
+    "engine = tg.Engine([transfer, deposit])": """
 assert outcomes["committed"].to_pylist() == [True]
 assert engine.read(Account, 1) == {"id": 1, "balance": 70}
 assert engine.scan(Account).to_pylist() == [{"id": 1, "balance": 70}, {"id": 2, "balance": 35}]
+""",
+    "engine = tg.Engine([transfer, deposit], directory=": """
+assert engine.execute(deposit, idempotency_key="order-7", dst=2, amount=5).committed
+engine.close()
+engine = tg.Engine([transfer, deposit], directory="state/shop")
+assert engine.read(Account, 2) == {"id": 2, "balance": 5}
 """,
     "votes = tg.stream": """
 assert outcomes["committed"].to_pylist() == [True, True]

@@ -47,6 +47,7 @@ def settings(path: Path, name: str, program: list[object] | None = None) -> Task
         owner=Owner("", "test", process_token()),
         batch_name=name,
         call=0,
+        in_stream=False,
         planned_state="",
         planned_version=0,
     )

@@ -155,6 +155,7 @@ class VersionedEngine:
         """The version that a batch made which was applied before."""
         line = self._store.served.line(applicant.name)
         assert line is not None
+        self._store.refresh()  # another process may have collected versions meanwhile
         if verdict == "again":
             if self._store.can_rebuild(line.version):
                 return self._store.info(line.version)

@@ -11,7 +11,8 @@ and changes the state once. Who applies (`durability.served`):
     batch in foreachBatch  the query, and the how many-th call of `transact` in its function this is, from 0
 
 In a foreachBatch, Spark tells an action's tasks the micro-batch only if the action runs in the thread that Spark called
-the function in. An action elsewhere is recognised by its session, which is a stream's, and refused.
+the function in. An action elsewhere is recognised by the session that `transact` found its DataFrame in, which is a
+stream's, and refused.
 
 What is kept between batches is speed only: Python workers serve many tasks, so the opened program and
 the engine with its warm rows stay in `_engines`. An engine that fell behind catches up by itself.
@@ -43,7 +44,6 @@ from tidegate.foundation.storage import open_storage
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.spark.columns import PARTITION_COLUMN, needed_columns
 from tidegate.spark.payload import unpack
-from tidegate.spark.stream_session import is_stream_session
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -65,7 +65,8 @@ class TaskSettings:
 
     `columns` are those of the rows; a batch without any brings none. `batch_name` names a batch DataFrame, and `call`
     says the how many-th call it is, should this be in a foreachBatch; with None it is a stream, whose batches Spark
-    names. `planned_state` and `planned_version` are what the plan was made on.
+    names. `in_stream` says that the batch DataFrame is one that Spark made for a stream: that of a foreachBatch.
+    `planned_state` and `planned_version` are what the plan was made on.
     """
 
     payload: bytes
@@ -78,6 +79,7 @@ class TaskSettings:
     owner: Owner
     batch_name: str | None
     call: int
+    in_stream: bool
     planned_state: str
     planned_version: int
     requests: str | None = None
@@ -147,9 +149,8 @@ def _applicant(settings: TaskSettings) -> Applicant:
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     known = query is not None and batch is not None
-    in_stream = context is not None and is_stream_session(context.getLocalProperty)
     planned = (settings.planned_state, settings.planned_version)
-    if settings.batch_name is None or (in_stream and not known):
+    if settings.batch_name is None or (settings.in_stream and not known):
         if query is None or batch is None:
             raise InputError(
                 "transact: this task of a stream does not know its micro-batch, so that a repetition of it could not "
@@ -160,7 +161,7 @@ def _applicant(settings: TaskSettings) -> Applicant:
         return stream_applicant(query, int(batch), *planned)
     if query is None or batch is None:
         return once_applicant(settings.batch_name, *planned)
-    if not in_stream:
+    if not settings.in_stream:
         raise InputError(
             "transact: inside foreachBatch it must be applied to the DataFrame that Spark hands to your function, or "
             "to one made from it; this one belongs to another session, and a repetition of the micro-batch could not "

@@ -96,7 +96,8 @@ def transact(
     program = build_program(transactions)
     path = _check_arguments(state, late, keep_versions, order_by=order_by, requests=requests)
     check_events(events.schema, program.plan, order_by, requests)
-    call = 0 if events.isStreaming else _count_call(events.sparkSession, path)
+    in_stream = not events.isStreaming and is_stream_session(events.sparkSession)
+    call = _count_call(events.sparkSession, path) if in_stream else 0
     newest = _prepared(program, path, initial or {}, keep_versions)
     watch(events, path)
     if events.isStreaming:
@@ -117,6 +118,7 @@ def transact(
         owner=Owner("", _app_name(events.sparkSession), ownership.process_token()),
         batch_name=None if events.isStreaming else str(uuid.uuid4()),
         call=call,
+        in_stream=in_stream,
         planned_state="" if newest is None else newest.state,
         planned_version=0 if newest is None else newest.version,
         requests=requests,
@@ -160,12 +162,12 @@ def _observed(events: DataFrame, path: str) -> DataFrame:
 def _count_call(session: SparkSession, path: str) -> int:
     """The how many-th call of `transact` on a state by the user's function in a foreachBatch this is, from 0.
 
-    Spark makes a session object for each call of the function, so they are counted there. Elsewhere nobody asks.
+    Spark makes a session object for each call of the function, so they are counted there.
     """
     calls: dict[str, tuple[int, int]] = session.__dict__.setdefault(_CALLS, {})
     thread = threading.get_ident()
     first, count = calls.get(path, (thread, 0))
-    if first != thread and is_stream_session(lambda name: session.conf.get(name, None)):
+    if first != thread:
         raise InputError(
             f"transact: a foreachBatch called it from two threads on the state at {path}. Should the micro-batch be "
             "repeated, nothing would say which of the calls is which: call transact in one thread, the one in which "
