@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
-from tidegate.durability.commands import Codec, Execute, Load, Note, Record, Run, Step, Take, plans, signatures
+from tidegate.durability.commands import Codec, Execute, Load, Record, Run, Step, Take, Void, plans, signatures
 from tidegate.durability.log_format import Segment, encode_frame, encode_header
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.operations.layout import Kind
@@ -411,8 +411,7 @@ OTHERS: list[Record] = [
     Take("alerts", 10**12),
     Step(3, 2**40, -1, b""),
     Step(0, 0, 0, bytes(300)),
-    Note("", b""),
-    Note("watermark", b"\xff\0"),
+    Void(),
     Execute(SELL, (("x", 1, 1.0), 7), "key"),
 ]
 
@@ -448,7 +447,7 @@ def test_a_table_of_small_chunks_is_logged_in_one_piece() -> None:
 
 
 def test_names_that_utf_8_cannot_hold_are_refused() -> None:
-    for record in (Take("\ud800", 1), Load("\ud800", EVENTS), Run(EVENTS, "\ud800"), Note("\ud800", b"")):
+    for record in (Take("\ud800", 1), Load("\ud800", EVENTS), Run(EVENTS, "\ud800")):
         with pytest.raises(InputError, match="a text that UTF-8 can hold"):
             Codec(PLANS).encode(record)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import log_format, log_reading
-from tidegate.durability.commands import Codec, Execute, Load, Note, Record, Run, Step, Take
+from tidegate.durability.commands import Codec, Execute, Load, Record, Run, Step, Take, Void
 from tidegate.durability.log_format import MARK, SECTOR_SIZE, End, Frame, Header, Tail
 from tidegate.durability.log_reading import CommandReader, ExecuteBatch, Payloads, scan
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
@@ -303,7 +303,7 @@ unusual_records = some.one_of(
             Execute(SELL, (("a", None, 1.0), 1)),
             Execute(CHANGE, (1, None, 1.0, True, "x")),
             Execute(SPREAD, ([1, None], [], ["a"], None, [])),
-            Note("a", b"\0\1"),
+            Void(),
             Take("s", 3),
             Step(0, 1, 2, b"x"),
             Run(pa.table({"x": [1, 2]}), "x"),
@@ -414,10 +414,10 @@ def test_few_calls_among_other_records_are_given_one_by_one_and_many_as_a_batch(
     codec, plan = Codec(PROGRAM.plan.transactions), PROGRAM.plan
     few = [codec.encode(Execute(CLOSE, (number,))) for number in range(log_reading.ROWS_MIN - 1)]
     sales = [codec.encode(Execute(SELL, ((f"r{number}", number, 0.5), 1))) for number in range(log_reading.ROWS_MIN)]
-    note = codec.encode(Note("n", b""))
-    found = check_commands(CommandReader(plan), plan, [*few, note, *few, note, b"".join(sales), note, *few])
+    void = codec.encode(Void())
+    found = check_commands(CommandReader(plan), plan, [*few, void, *few, void, b"".join(sales), void, *few])
     kinds = [type(part) for part in found]
-    assert kinds == [Execute] * 63 + [Note] + [Execute] * 63 + [Note, ExecuteBatch, Note] + [Execute] * 63
+    assert kinds == [Execute] * 63 + [Void] + [Execute] * 63 + [Void, ExecuteBatch, Void] + [Execute] * 63
     table = found[63 * 2 + 2].events
     assert set(table.column_names) == {"transaction", *plan.columns}
     assert table["account"].to_pylist() == [0] * log_reading.ROWS_MIN, "zeros, not what other calls left there"

@@ -141,6 +141,8 @@ class Ledger:
         return tg.Outcome(True, None, balances[src])
 
     def _run(self, command: Command) -> None:
+        if command.name:
+            raise Refused(command.name)
         for name, account, amount in command.arguments:
             if name == "deposit":
                 self._transaction("deposit", account, amount)
@@ -186,7 +188,7 @@ def draw(choices: random.Random) -> Command:
             (choices.choice(["deposit", "orders", "orders"]), choices.randrange(ACCOUNTS), choices.randrange(5))
             for _ in range(choices.randrange(6))
         ]
-        return Command("run", "", drawn)
+        return Command("run", "committed stands for something else" if choices.random() < 0.2 else "", drawn)
     if kind == "load":
         return Command("load", "", [(account, choices.randrange(100)), (account + 1, 1)])
     return Command("take")
@@ -198,7 +200,8 @@ def perform(engine: LoggedEngine, command: Command) -> Any:
         names = [plan.name for plan in engine.program.plan.transactions]
         return engine.execute(names.index(command.name), command.arguments, command.key)
     if command.kind == "run":
-        engine.run(_events(command.arguments), None)
+        events = _events(command.arguments)
+        engine.run(events.append_column("committed", events["amount"]) if command.name else events, None)
         return None
     if command.kind == "load":
         ids, balances = zip(*command.arguments, strict=True)

@@ -73,6 +73,7 @@ def at_once(action: Callable[[], None]) -> Task:
 def small_and_alike(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Files grow by little, and what is random or the time outside of the simulation is the same each time."""
     monkeypatch.setattr(appending, "STEP_SIZE", 2048)
+    monkeypatch.setattr(logged, "EARLY_BYTES", logged.EARLY_BYTES)  # worlds set it, and this undoes it
     numbers = random.Random(0)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=numbers.getrandbits(128), version=4))
     for module in (logged, command_log):
@@ -90,6 +91,7 @@ class World:
         self.faults = faults
         self.history, self.certain, self.acknowledged = [Ledger()], 0, 0
         self.compiled = self.choices.random() < 0.8
+        logged.EARLY_BYTES = self.choices.choice([1, 1 << 20])  # batches are logged before they run, or behind that
         self.engine: LoggedEngine | None = None
         self.options: tuple[str, str] | None = None
         self.sync: Any = "group"

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.durability.commands import Codec, Execute, Load, Note, Record, Run, Step, Take, plans
+from tidegate.durability.commands import Codec, Execute, Load, Record, Run, Step, Take, Void, plans
 from tidegate.durability.log_format import Frame, Segment, frames
 from tidegate.durability.log_segments import numbers, open_segment
 from tidegate.engine.steps import unpack_steps
@@ -89,8 +89,8 @@ def text(logged: Logged) -> str:
             return f"take {record.count:,} from {record.stream}"
         case Step():
             return f"{_steps(record):,} steps of it"
-        case Note():
-            return f"note {record.name} ({len(record.data):,} bytes)"
+        case Void():
+            return "the batch before it failed: void"
 
 
 def to_json(logged: Logged) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def to_json(logged: Logged) -> dict[str, Any]:
             return {**told, "kind": "take", "stream": record.stream, "count": record.count}
         case Step():
             return {**told, "kind": "steps", "steps": _steps(record), "size": len(record.payload)}
-        case Note():
-            return {**told, "kind": "note", "name": record.name, "size": len(record.data)}
+        case Void():
+            return {**told, "kind": "void"}
 
 
 def _transaction(segment: Segment, record: Execute) -> tuple[str, list[str]]:

@@ -45,29 +45,32 @@ FRAME_SIZE_MAX = 64
 class _Group:
     """Records that are written and synced together, and the threads that wait for it."""
 
-    __slots__ = ("counts", "done", "records", "size", "waiting")
+    __slots__ = ("counts", "done", "gates", "records", "size")
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
         self.counts: list[bool] = []
         self.size = 0
         self.done = False
-        self.waiting: threading.Condition | None = None  # made by the first that waits: a lone caller never does
+        self.gates: list[threading.Lock] = []
 
-    def wait(self, lock: threading.Lock) -> None:
-        """Sleep until woken; the lock is let go of meanwhile."""
-        if self.waiting is None:
-            self.waiting = threading.Condition(lock)
-        self.waiting.wait()
+    def gate(self) -> threading.Lock:
+        """A closed gate for one that waits: acquiring it returns when it was opened."""
+        made = threading.Lock()
+        made.acquire()
+        self.gates.append(made)
+        return made
+
+    def leave(self, gate: threading.Lock) -> None:
+        """Wait no longer."""
+        if gate in self.gates:
+            self.gates.remove(gate)
 
     def wake(self, count: int | None = None) -> None:
         """Wake so many of those that sleep, or all."""
-        if self.waiting is None:
-            return
-        if count is None:
-            self.waiting.notify_all()
-        else:
-            self.waiting.notify(count)
+        woken, self.gates = (self.gates, []) if count is None else (self.gates[:count], self.gates[count:])
+        for gate in woken:
+            gate.release()
 
 
 class CommandLog:
@@ -158,17 +161,18 @@ class CommandLog:
                 asked = self._unwritten + size
                 self._appender.reserve(asked + asked // 256 + FRAME_SIZE_MAX * (len(self._group.records) + 2))
 
-    def append(self, record: bytes, *parts: bytes) -> _Group:
+    def append(self, *records: bytes, numbered: bool = True) -> _Group:
         """Append a command's record; `wait` for what is returned.
 
-        `parts` are records that belong to the command and have no number of their own. They stand in the same group.
+        More records are parts of the command and have no number of their own; they stand in the same group. What is not
+        `numbered` consists of parts of the last command.
         """
         with self._lock:
             self._require_alive()
             group = self._group
-            size = len(record) + sum(map(len, parts))
-            group.records += (record, *parts)
-            group.counts += (True, *(False for _ in parts))
+            size = sum(map(len, records))
+            group.records += records
+            group.counts += (numbered and place == 0 for place in range(len(records)))
             group.size += size
             self._unwritten += size
             return group
@@ -178,16 +182,38 @@ class CommandLog:
         return self._group
 
     def wait(self, group: _Group) -> None:
-        """Return when a group, and all before it, are certain to stay."""
-        with self._lock:
-            while not group.done:
-                self._require_alive()
-                if not group.records and not self._leading:
-                    return  # nothing was appended since the last group
+        """Return when a group, and all before it, are certain to stay.
+
+        Who sleeps is woken once, and needs no lock to see that the group is done: sixteen that were woken at the same
+        moment would queue for it.
+        """
+        while not group.done:
+            with self._lock:
+                if self._is_written(group):
+                    return
                 if not self._leading:
                     self._lead()
-                else:
-                    group.wait(self._lock)
+                    continue
+                gate = group.gate()
+            try:
+                gate.acquire()
+            except BaseException:
+                self._leave(group, gate)
+                raise
+
+    def _leave(self, group: _Group, gate: threading.Lock) -> None:
+        """One that waited was interrupted: should it have been woken to write the next group, another one must."""
+        with self._lock:
+            group.leave(gate)
+            if not self._leading:
+                self._group.wake(1)
+
+    def _is_written(self, group: _Group) -> bool:
+        """Whether nothing of a group, or before it, is still to be written."""
+        if group.done:
+            return True
+        self._require_alive()
+        return not group.records and not self._leading
 
     def flush(self) -> None:
         """Wait for everything that was appended."""
@@ -213,12 +239,9 @@ class CommandLog:
                 group.done = True
             else:
                 self._failure = failure
-            group.wake()
             following = self._group
-            if failure is None and following.records:
-                following.wake(1)  # one of them writes the next group, for all
-            else:
-                following.wake()
+            following.wake(1 if failure is None and following.records else None)  # one writes the next group, for all
+            group.wake()
 
     def _write(self, group: _Group) -> None:
         """Make the records of a group frames, and these certain to stay."""

@@ -6,7 +6,7 @@
     Load       rows written into a table          name, Arrow IPC stream
     Take       tuples handed out of a stream      name, count
     Step       one streaming transaction          dataflow, round, group, bytes of its own
-    Note       anything else                      name, bytes
+    Void       the batch before it failed         nothing
 
 No row is logged: transactions are deterministic, so the same commands on the same rows give the same rows. A record
 starts with one number, `transaction << 3 | form`, or `kind << 3 | 4`, and ends where its last part ends; so records
@@ -98,14 +98,11 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """Anything else that a replay must know."""
-
-    name: str
-    data: bytes
+class Void:
+    """The batch of events before it failed after it was logged: it changed nothing, and is not run again."""
 
 
-Record = Execute | Run | Load | Take | Step | Note
+Record = Execute | Run | Load | Take | Step | Void
 
 _WITH_KEY, _WITH_NULLS, _OTHER = 1, 2, 4
 _FORM_BITS = 3
@@ -489,11 +486,11 @@ def _get_table(data: bytes, at: int) -> tuple[pa.Table, int]:
 _NAME, _COUNT, _NUMBER = (_put_name, _get_str), (_put_word, _get_word), (_put_int, _get_int)
 _BYTES, _TABLE = (_put_bytes, _get_bytes), (_put_table, _get_table)
 
-_KINDS: tuple[tuple[type[Run | Load | Take | Step | Note], tuple[tuple[str, _Put, _Get], ...]], ...] = (
+_KINDS: tuple[tuple[type[Run | Load | Take | Step | Void], tuple[tuple[str, _Put, _Get], ...]], ...] = (
     (Run, (("order_by", *_null_codec(*_NAME)), ("events", *_TABLE))),
     (Load, (("table", *_NAME), ("rows", *_TABLE))),
     (Take, (("stream", *_NAME), ("count", *_COUNT))),
     (Step, (("dataflow", *_NUMBER), ("round", *_NUMBER), ("group", *_NUMBER), ("payload", *_BYTES))),
-    (Note, (("name", *_NAME), ("data", *_BYTES))),
+    (Void, ()),
 )
 """The kinds of records besides `Execute`, by their numbers in the log, with their parts."""

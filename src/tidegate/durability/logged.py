@@ -21,13 +21,14 @@ on the disk: the engine refuses everything from then on, until the state was ope
 Invariant: the state that is recovered is that of all commands up to some one of them, in order, and holds every command
 that was acknowledged. A reader sees only what is certain to stay.
 
-Not here: groups of threads that share a sync (command_log.py), which query owns a state (ownership.py).
+Not here: groups of threads that share a sync (command_log.py), how checkpoints are written (checkpoints.py), which
+query owns a state (ownership.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import itertools
 import json
 import logging
 import threading
@@ -42,9 +43,9 @@ import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.calls import Calls
+from tidegate.durability.checkpoints import Checkpoints
 from tidegate.durability.command_log import CommandLog, Sync
-from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, signatures
-from tidegate.durability.compactor import Compactor
+from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, Void, signatures
 from tidegate.durability.evolution import require_no_renaming
 from tidegate.durability.housekeeping import rows_size
 from tidegate.durability.log_reading import CommandReader
@@ -57,7 +58,7 @@ from tidegate.durability.stored_rows import fold
 from tidegate.durability.tasks import Start, Task, in_a_thread
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_reader import VersionReader
-from tidegate.durability.versions import VersionInfo, VersionStore
+from tidegate.durability.versions import VersionInfo
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.steps import pack_steps
@@ -74,8 +75,8 @@ T = TypeVar("T")
 CHECKPOINT_AFTER_BYTES = 16 << 20
 """How long the log grows between checkpoints: replaying so much takes a second or less."""
 
-CHECKPOINTS_KEPT = 2
-"""Checkpoints that can be gone back to; the log behind the older one is kept as well."""
+EARLY_BYTES = 64 << 10
+"""Records of batches from this size on are written while the batch runs: below, that takes longer to arrange."""
 
 _log = logging.getLogger(__name__)
 
@@ -106,12 +107,12 @@ class LoggedEngine:
         self.lock = threading.RLock()
         self._scheduling = scheduling or Scheduling()
         self._storage = open_storage(path) if isinstance(path, str) else path
-        self._store = VersionStore(self._storage, CHECKPOINTS_KEPT)
         self._codec = Codec(program.plan.transactions)
+        self._void = self._codec.encode(Void())
         self._repeatable = all(plan.compiled for plan in program.plan.transactions)
         self._traced = recovery == "strong" and program.plan.flows is not None and self._repeatable
         self._step_by_step = sync == "always"
-        self._compactor = Compactor(self._storage, CHECKPOINTS_KEPT)
+        self._checkpoints = Checkpoints(self._storage, start)
         self._log = CommandLog(self._storage, sync, self._require_owner)
         self._calls = Calls(self.lock, self._log)
         self._core: EngineCore | None = None
@@ -119,8 +120,6 @@ class LoggedEngine:
         self._commands = 0
         self._refusal: Exception | None = None
         self._start = start
-        self._checkpoint: Task | None = None
-        self._unkept: dict[str, pa.Table] | None = None
         self._held: Hold | None = ownership.hold_alone(self._storage)
         try:
             self._open()
@@ -147,7 +146,13 @@ class LoggedEngine:
             if known is not None:
                 return known
         self._log.reserve(len(record))
-        outcome = self._guarded(lambda: core.execute(number, arguments))
+        try:  # as `_guarded`, without a function more in every call
+            outcome = core.execute(number, arguments)
+        except InputError:
+            raise
+        except BaseException:
+            self._core = None
+            raise
         if key is not None:
             self._keys.add(key, record, outcome)
         if key is not None or outcome.committed:
@@ -160,12 +165,41 @@ class LoggedEngine:
             core = self._ready()
             arrival = arrange(events, order_by, None)
             record = self._codec.encode(Run(self._needed(events, order_by), order_by)) if self._repeatable else b""
-            self._log.reserve(len(record))
-            outcomes = self._guarded(lambda: core.run(events, arrival.order, arrival.refused, trace=self._traced))
-            self._note(record, *(self._steps(core) if self._traced else ()))
+            self._log.reserve(len(record) + len(self._void))
+            early = self._write_early(record) if len(record) >= EARLY_BYTES and self._storage.appends else None
+            try:
+                outcomes = self._guarded(lambda: core.run(events, arrival.order, arrival.refused, trace=self._traced))
+            except BaseException:
+                if early is not None:
+                    self._make_void()
+                raise
+            finally:
+                if early is not None:
+                    early.join()
+            steps = self._steps(core) if self._traced else []
+            if early is None:
+                self._note(record, *steps)
+            elif steps:
+                self._log.append(*steps, numbered=False)
             group = self._log.last()
         self._log.wait(group)
         return outcomes
+
+    def _write_early(self, record: bytes) -> Task:
+        """Log a batch that is about to run: the disk then works while it does. Should it fail, it is made void."""
+        group = self._log.append(record)
+        self._commands += 1
+
+        def write() -> None:
+            with contextlib.suppress(StorageFailed):  # whoever waits for the group is told
+                self._log.wait(group)
+
+        return self._start(write)
+
+    def _make_void(self) -> None:
+        """The last batch in the log is not to be run again."""
+        self._log.append(self._void)
+        self._commands += 1
 
     def load(self, table: str, rows: pa.Table) -> None:
         """Write rows that a user gives."""
@@ -220,7 +254,7 @@ class LoggedEngine:
         """Write a checkpoint, so that the next one to open the state replays nothing, and let go of it."""
         with self._calls.turn():
             try:
-                if self._refusal is None and self._core is not None:
+                if self._core is not None and self._refusal is None and self._checkpoints.refusal is None:
                     self._begin_checkpoint()
                 self._join()
                 ownership.release(self._storage, self._owner.query)
@@ -238,14 +272,15 @@ class LoggedEngine:
             self._log.flush()
             self._join()
             self._recover()
-        if self._log.size > CHECKPOINT_AFTER_BYTES and not self._is_checkpointing():
+        if self._log.size > CHECKPOINT_AFTER_BYTES and not self._checkpoints.is_running:
             self._begin_checkpoint()
         assert self._core is not None
         return self._core
 
     def _require_usable(self) -> None:
-        if self._refusal is not None:
-            raise type(self._refusal)(str(self._refusal)) from self._refusal
+        refusal = self._refusal or self._checkpoints.refusal
+        if refusal is not None:
+            raise type(refusal)(str(refusal)) from refusal
 
     def _guarded(self, action: Callable[[], T]) -> T:
         """Run something on the rows; if it fails half way they are forgotten. Bad input is found before that."""
@@ -266,7 +301,7 @@ class LoggedEngine:
         self._begin_checkpoint()
         self._join()
         self._require_usable()
-        if self._newest.commands != self._commands:
+        if self._checkpoints.newest.commands != self._commands:
             self._core = None
             raise StorageFailed(
                 f"{self._storage.path}: what this call changed could not be kept (the log says why). Nothing was "
@@ -294,7 +329,7 @@ class LoggedEngine:
         """Collect the rows that changed and start the next segment; the rest happens in a thread of its own."""
         self._join()
         core = self._core
-        newest = self._newest
+        newest = self._checkpoints.newest
         if core is None or self._commands == newest.commands:
             return
         self._log.flush()
@@ -307,69 +342,30 @@ class LoggedEngine:
         except StorageFailed:
             _log.warning("%s: no checkpoint could be started; the log keeps growing", self._storage.path, exc_info=True)
             return
-        self._checkpoint = self._guarded(lambda: self._start_checkpoint(core, info))
+        self._guarded(lambda: self._start_checkpoint(core, info))
 
-    def _start_checkpoint(self, core: EngineCore, info: VersionInfo) -> Task:
+    def _start_checkpoint(self, core: EngineCore, info: VersionInfo) -> None:
         changes = core.take_changes()
         keys = self._keys.changes()
         if keys is not None:
             changes[KEYS.name] = keys
         records = {waiting_record(name): rows for name, rows in core.outputs_waiting().items()}
-        return self._start(lambda: self._write_checkpoint(info, changes, records))
-
-    def _write_checkpoint(self, info: VersionInfo, changes: dict[str, pa.Table], records: dict[str, pa.Table]) -> None:
-        try:
-            self._newest = self._store.commit(info, changes, None, records)
-        except FileExistsError:
-            self._refusal = ownership.taken_over(self._storage, self._store.newest())
-            return
-        except StorageUncertain as error:
-            self._refusal = error
-            return
-        except Exception:
-            _log.warning("%s: a checkpoint failed; the log keeps growing", self._storage.path, exc_info=True)
-            self._unkept = changes
-            return
-        try:
-            self._tidy()
-        except Exception:
-            _log.warning("%s: old files could not be removed", self._storage.path, exc_info=True)
+        self._checkpoints.begin(info, changes, records, rows_size(core))
 
     def _require_owner(self) -> None:
         """Raise StateOwned when somebody added a version since ours: the state is no longer ours."""
-        newest, reader = self._newest, VersionReader(self._storage)
+        newest, reader = self._checkpoints.newest, VersionReader(self._storage)
         found = reader.find_info(newest.version + 1) or reader.find_info(newest.version)
         if found is None or (found.version > newest.version and (found.owner or newest.owner) != self._owner):
             raise ownership.taken_over(self._storage, found)
 
-    def _tidy(self) -> None:
-        """Ask for a snapshot of the whole state if it is due, and remove the files that no kept checkpoint needs."""
-        finished = self._compactor.take_finished()
-        if finished is not None:
-            self._store.learn(finished)
-        if self._store.wants_snapshot():
-            self._store.postpone_snapshot()
-            self._compactor.request(self._newest.version, 0 if self._core is None else rows_size(self._core))
-        self._store.collect()
-        kept = self._store.infos()[-CHECKPOINTS_KEPT:]
-        firsts = log_segments.numbers(self._storage)
-        for first, following in itertools.pairwise(firsts):
-            if following <= kept[0].commands + 1:
-                self._storage.delete(f"{first:012d}.log")
-
-    def _is_checkpointing(self) -> bool:
-        return self._checkpoint is not None and self._checkpoint.is_alive()
-
     def _join(self) -> None:
         """Wait for the checkpoint at hand."""
-        if self._checkpoint is not None:
-            self._checkpoint.join()
-            self._checkpoint = None
-        if self._unkept is not None:  # it failed: the next one must hold these rows, too
+        unkept = self._checkpoints.join()
+        if unkept is not None:
             self._keys.forget_stored()
             if self._core is not None:
-                self._core.touch_again(self._unkept)
-            self._unkept = None
+                self._core.touch_again(unkept)
 
     def _info(self, newest: VersionInfo, log: str, layouts: Any) -> VersionInfo:
         return VersionInfo(
@@ -395,18 +391,18 @@ class LoggedEngine:
 
     def _open(self) -> None:
         self._owner = Owner(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine", ENGINE)
-        newest = self._store.tip()
+        newest = self._checkpoints.store.tip()
         self._epoch = ownership.admit(self._storage, newest, self._owner)
         if newest is None:
             empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), 0, 0, None, (), {}, 0)
             try:
-                newest = self._store.commit(replace(empty, epoch=self._epoch, owner=self._owner), {})
+                newest = self._checkpoints.store.commit(replace(empty, epoch=self._epoch, owner=self._owner), {})
             except FileExistsError:
                 raise StateOwned(
                     f"{self._storage.path}: somebody else made the first version of this state at the same moment. "
                     "Only one engine at a time may change a state: open it again when the other one is closed."
                 ) from None
-        self._newest = newest
+        self._checkpoints.newest = newest
         parent = self._recover()
         if self._repeatable:
             self._log.begin(
@@ -417,11 +413,13 @@ class LoggedEngine:
                 program=fingerprint(self.program),
                 transactions=signatures(self.program.plan.transactions),
             )
+            if self._last_is_void:
+                self._make_void()
 
     def _recover(self) -> str:
         """Load the newest checkpoint and run the commands behind it again; returns the log's hash at its end."""
-        newest, declared = self._newest, self.program.plan.tables
-        info, steps = self._store.load(newest.version, declared)
+        newest, declared = self._checkpoints.newest, self.program.plan.tables
+        info, steps = self._checkpoints.store.load(newest.version, declared)
         require_no_renaming(self._storage.path, info.layouts, declared)
         core = self._new_core(info)
         keys: list[pa.Table] = []
@@ -431,7 +429,9 @@ class LoggedEngine:
             core.apply(changes)
         self._keys = OnceKeys.restore(fold(KEYS, keys))
         records = {name: waiting_record(name) for name in waiting_streams(info.records)}
-        waiting = {name: self._store.read_record(newest.version, record) for name, record in records.items()}
+        waiting = {
+            name: self._checkpoints.store.read_record(newest.version, record) for name, record in records.items()
+        }
         core.restore_outputs({name: rows for name, rows in waiting.items() if rows is not None})
         parent = self._replay(core)
         self._core = core
@@ -440,23 +440,23 @@ class LoggedEngine:
     def _replay(self, core: EngineCore) -> str:
         replay, counted = Replay(core, self._keys, self._codec), dict[str, int]()
         reader = CommandReader(self.program.plan)
-        parent, before = self._newest.log, 0
+        parent, before = self._checkpoints.newest.log, 0
         mine = fingerprint(self.program)
         last: log_segments.OpenSegment | None = None
-        for segment in log_segments.following(self._storage, self._newest, counted):
+        for segment in log_segments.following(self._storage, self._checkpoints.newest, counted):
             for piece in segment.pieces():
                 if segment.header.segment.program != mine:
                     raise self._other_program(segment)
                 replay.run(reader.commands(piece))
             counted[segment.name], before = replay.commands - before, replay.commands
             parent, last = segment.hash, segment
-        replay.end()
+        self._last_is_void = replay.end()
         if core.plan.flows is not None:
             core.take_packed_steps()
         if last is not None and last.tail is not None and self._storage.appends and self._log.size == 0:
             # What a crash left half is cut off, and what is whole is made certain to stay.
             self._storage.append_to(last.name, last.tail.end.offset).close()
-        self._commands = self._newest.commands + replay.commands
+        self._commands = self._checkpoints.newest.commands + replay.commands
         return parent
 
     def _other_program(self, segment: log_segments.OpenSegment) -> RecoveryImpossible:
@@ -480,12 +480,14 @@ class LoggedEngine:
         )
 
     def _let_go(self) -> None:
-        self._compactor.close()
+        self._checkpoints.close()
         if self._core is not None:
             self._core.runner.workers.close()
         self._core = None
-        self._refusal = self._refusal or InputError(
-            "this engine is closed: make another one, tg.Engine(...), to go on with its state"
+        self._refusal = (
+            self._refusal
+            or self._checkpoints.refusal
+            or InputError("this engine is closed: make another one, tg.Engine(...), to go on with its state")
         )
         self._log.close()
         if self._held is not None:

@@ -11,7 +11,7 @@ A batch of events is replayed in one of two ways (S-Store's weak and strong reco
                                            that was logged for it, and what no step was logged of is started then
 
 So after a crash in the middle of a strong log, steps that were logged are what they were, and the rest of the round is
-done.
+done. A batch that was logged and then refused, or failed, is followed by `Void` and is not run.
 
 Invariant: after every record the state is what it was after that record the first time, bit for bit.
 """
@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.durability.commands import Codec, Execute, Load, Note, Record, Run, Step, Take
+from tidegate.durability.commands import Codec, Execute, Load, Record, Run, Step, Take, Void
 from tidegate.durability.log_reading import ExecuteBatch, replay
 from tidegate.durability.once_keys import OnceKeys
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.steps import unpack_steps
-from tidegate.foundation.errors import RecoveryImpossible
+from tidegate.foundation.errors import InputError, RecoveryImpossible
 
 
 class Replay:
@@ -46,7 +46,10 @@ class Replay:
             if isinstance(record, Step):
                 self._step(record)
                 continue
-            self.end()
+            if isinstance(record, Void):
+                self._require_batch("a void batch")
+                self._waiting = None
+            self._finish()
             if isinstance(record, ExecuteBatch):
                 self.commands += len(record)
                 replay(self._core, record)
@@ -60,14 +63,16 @@ class Replay:
                 self._core.load(record.table, record.rows)
             elif isinstance(record, Take):
                 self._core.take(record.stream, record.count)
-            else:
-                assert isinstance(record, Note)
-                raise RecoveryImpossible(
-                    f"a log with a record {record.name!r}, which this Tidegate does not know: use the version that "
-                    "wrote it, or a newer one"
-                )
 
-    def end(self) -> None:
+    def end(self) -> bool:
+        """The log ends here; whether its last batch is void, which the engine that refused it did not come to say."""
+        try:
+            self._finish()
+        except InputError:
+            return True
+        return False
+
+    def _finish(self) -> None:
         """Finish the batch at hand: start what no step was logged of."""
         batch, self._waiting = self._waiting, None
         if batch is None:
@@ -86,11 +91,14 @@ class Replay:
             self._keys.add(record.key, self._codec.encode(record), outcome)
 
     def _step(self, record: Step) -> None:
-        batch = self._waiting
-        if batch is None:
-            raise RecoveryImpossible("a log with a step that belongs to no batch: it was not written by this Tidegate")
+        batch = self._require_batch("a step")
         if not self._with_steps:
             self._with_steps = True
             arrival = arrange(batch.events, batch.order_by, None)
             self._core.begin_replay(batch.events, arrival.order, arrival.refused)
         self._core.replay_steps(unpack_steps(record.payload))
+
+    def _require_batch(self, what: str) -> Run:
+        if self._waiting is None:
+            raise RecoveryImpossible(f"a log with {what} that belongs to no batch: it was not written by this Tidegate")
+        return self._waiting

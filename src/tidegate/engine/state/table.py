@@ -171,6 +171,13 @@ class TableState:
         self._noted[new] = True
         return new
 
+    def note_one(self, slot: int) -> bool:
+        """`note` for one slot: whether it was not noted yet."""
+        if self._noted[slot]:
+            return False
+        self._noted[slot] = True
+        return True
+
     def forget_noted(self, slots: Array) -> None:
         """Let `note` give these slots again."""
         self._noted[slots] = False
