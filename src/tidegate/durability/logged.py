@@ -26,9 +26,7 @@ Not here: groups of threads that share a sync (command_log.py), which query owns
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import logging
 import threading
 import time
@@ -46,6 +44,7 @@ from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, signatures
 from tidegate.durability.compactor import Compactor
 from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.fingerprint import fingerprint
 from tidegate.durability.housekeeping import rows_size
 from tidegate.durability.log_reading import CommandReader
 from tidegate.durability.once_keys import LAYOUT as KEYS
@@ -490,10 +489,3 @@ class LoggedEngine:
         self._log.close()
         if self._held is not None:
             self._held.release()
-
-
-def fingerprint(program: Program) -> str:
-    """Names what a program does: two programs with the same one give the same rows for the same commands."""
-    plan = program.plan
-    told = [plan.source, [layout.to_json() for layout in plan.tables], signatures(plan.transactions)]
-    return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
