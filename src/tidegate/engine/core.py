@@ -70,7 +70,7 @@ class EngineCore:
     """A program and its tables.
 
     `extra` are tables that the state holds and the program does not use; with `track_changes` the
-    engine remembers which rows were written until `take_changes` asks.
+    engine remembers which rows were written until `take_changes` asks, except while `tracking` is off.
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class EngineCore:
         self.tables = {layout.name: TableState(layout, self.strings) for layout in layouts}
         self._last_batch: BatchReport | None = None
         self._last_was_single = False
-        self._track = track_changes
+        self.tracking = track_changes
+        """Whether written rows are noted; may be changed where `take_changes` would give nothing."""
         self._deleting = any(plan.may_delete for plan in self.plan.transactions)
         self._touched: dict[str, Touched] = {}
         self._strings_limit = STRINGS_KEPT
@@ -380,16 +381,18 @@ class EngineCore:
         bound = {binding.parameter.table.name for binding in self.plan.rows}  # type: ignore[union-attr]
         for name in bound if self.flows is None else [layout.name for layout in self.plan.tables]:
             table = self.tables[name]
-            touched = batch.written(table) if self._track or self._deleting else _NONE
+            touched = batch.written(table) if self.tracking or self._deleting else _NONE
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
-            if self._track and len(new := table.note(touched)):  # most rows of a busy table were noted before
+            if self.tracking and len(new := table.note(touched)):  # most rows of a busy table were noted before
                 self._note_written(name, table.keys[new])
             table.sweep(touched[~table.exists[touched]])
             if self.flows is not None and name in self.flows.histories:
                 self.flows.histories[name].sweep(touched)
 
     def _note_written(self, name: str, keys: Array) -> None:
+        if not self.tracking:
+            return
         if name not in self._touched:
             self._touched[name] = Touched(keys.shape[1])
         self._touched[name].add(keys)
@@ -471,8 +474,7 @@ class EngineCore:
                 table.sweep(slots)
         if again is not None:
             raise InputError(duplicate_message(table.layout, rows, again))
-        if self._track:
-            self._note_written(name, keys)
+        self._note_written(name, keys)
 
     # --- reading ----------------------------------------------------------------------------------------
 
