@@ -42,14 +42,14 @@ Log = Literal["changes", "commands"]
 Array = npt.NDArray[Any]
 
 
-def executed_events(plan: ProgramPlan, events: pa.Table, arrival: Arrival, requests: str | None = None) -> pa.Table:
-    """The events that ran, in the order in which they did, with the columns that decide what they do.
+def executed_events(plan: ProgramPlan, events: pa.Table, arrival: Arrival, whole: bool) -> pa.Table:
+    """The events that ran, in the order in which they did; with all of their columns, or those that the program needs.
 
-    Events that may wait for others come back whole, with their outcomes, so all of their columns are kept. Where
-    `order_by` leaves ties, the ids of `requests` tell events apart that are equal otherwise.
+    `whole` is for a batch whose order must be found again, event by event. Events that may wait for others are whole as
+    well: they come back later, with their outcomes.
     """
-    if plan.flows is None or not plan.flows.may_wait:
-        wanted = {TRANSACTION_COLUMN, *plan.columns, *(() if arrival.total else (requests,))}
+    if not whole and (plan.flows is None or not plan.flows.may_wait):
+        wanted = {TRANSACTION_COLUMN, *plan.columns}
         events = events.select([name for name in events.column_names if name in wanted])
     executed, _ = _parted(arrival)
     if np.array_equal(executed, np.arange(events.num_rows)):

@@ -217,10 +217,11 @@ class VersionedEngine:
         order = kept = None
         if applicant.form == "call":
             records[ROWS] = outcomes
-        elif self._log == "changes" and not arrival.total and events.num_rows > 1:
-            order = content_hashes(events)[arrival.order]
+        has_ties = applicant.form != "call" and not arrival.total and events.num_rows > 1
         if self._log == "commands":
-            kept = executed_events(core.plan, events, arrival, requests)
+            kept = executed_events(core.plan, events, arrival, whole=has_ties)
+        elif has_ties:
+            order = content_hashes(events)[arrival.order]
         assert core.last_batch is not None
         high = before.high if before is not None else None
         if arrival.high is not None:
