@@ -276,7 +276,7 @@ class Ledger:
     def _read(self, reader: VersionReader, version: int) -> dict[str, list[Event]]:
         """All rows of a version, put together from its files; by the program where they hold events."""
         info = reader.locate(version)
-        if reader.holding_events(info):
+        if reader.program_of(info):
             program = self.subject.program
             layouts = {layout.name: layout for layout in program.plan.tables}
             return {

@@ -68,7 +68,7 @@ def recover(source: Storage, target: Storage, version: int | None = None) -> Rec
     if start is None:
         raise _refusal(source, reader, version)
     info = _info(reader, found, start)
-    if reader.holding_events(info, start):
+    if reader.program_of(info, start):
         raise reader.program_needed(info, start)
     tables = {layout.name: reader.rows(layout, start, found) for layout in info.layouts}
     bodies: list[Body] = [("table", name, piece) for name, table in tables.items() for piece in files.pieces(table)]

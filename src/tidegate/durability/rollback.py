@@ -52,7 +52,7 @@ def roll_back(storage: Storage, to: int) -> RolledBack:
         found = "there is no state here" if newest is None else f"the newest is version {newest.version}"
         raise InputError(f"{storage.path}: required an earlier version to go back to, got {to}: {found}.")
     earlier, _ = store.load(to)
-    if store.holding_events(newest):
+    if store.program_of(newest):
         tables = {layout.name: rows_at(store, layout, to) for layout in newest.layouts}
         counts = {name: table.num_rows for name, table in tables.items() if table.num_rows}
         version = administration.commit({}, whole=tables, high=earlier.high)

@@ -197,17 +197,18 @@ class VersionReader:
 
     # Who can rebuild it
 
-    def holding_events(self, info: VersionInfo, start: int | None = None) -> dict[int, str]:
-        """The versions whose events must run to rebuild one from its snapshot, with the programs that ran them."""
+    def program_of(self, info: VersionInfo, start: int | None = None) -> str:
+        """The fingerprint of the program that must run events to rebuild a version from a snapshot, or from its own.
+
+        Empty where rows alone do. Whoever added a version had rebuilt the one below, so the last events tell whose all
+        of them are; where a lost snapshot made that untrue, it is noticed on the way.
+        """
         start = self.snapshot_below(info.version) if start is None else start
-        if info.ran <= start:
-            return {}
-        infos = (self._read_info(number, "change") for number in range(start + 1, info.version + 1))
-        return {found.version: found.program for found in infos if found.program}
+        return self._read_info(info.ran, "change").program if info.ran > start else ""
 
     def require_program(self, info: VersionInfo, program: str = "") -> None:
         """That a program, known by its fingerprint, can rebuild a version; an empty one runs no events."""
-        if any(found != program for found in self.holding_events(info).values()):
+        if self.program_of(info) not in ("", program):
             raise self.program_needed(info, program=program)
 
     def readable(self) -> list[int]:
@@ -223,7 +224,9 @@ class VersionReader:
 
     def program_needed(self, info: VersionInfo, start: int | None = None, program: str = "") -> RecoveryImpossible:
         """Why a version cannot be rebuilt by a program, or by none, and the ways out."""
-        foreign = [number for number, found in self.holding_events(info, start).items() if found != program]
+        start = self.snapshot_below(info.version) if start is None else start
+        between = (self._read_info(number, "change") for number in range(start + 1, info.version + 1))
+        foreign = [found.version for found in between if found.program not in ("", program)]
         return program_needed(self.storage.path, info.version, foreign, self.readable(), bool(program))
 
     def _replay(

@@ -124,10 +124,10 @@ def _table_reader(store: VersionStore, layout: TableLayout, version: int | None,
 
 def _program(store: VersionStore, info: VersionInfo, given: Program | None) -> Program | None:
     """The program that runs the events which a version follows from; None where it follows from rows alone."""
-    wanted = set(store.holding_events(info).values())
+    wanted = store.program_of(info)
     if not wanted:
         return None
-    program = given or known(store.storage.path, wanted.pop())
+    program = given or known(store.storage.path, wanted)
     store.require_program(info, "" if program is None else fingerprint(program))
     return program
 
