@@ -62,7 +62,8 @@ class FileCheck:
 class StateCheck:
     """All files of a state, what is wrong with the history that they form, and what is merely worth knowing.
 
-    `rebuildable` are the versions that can be rebuilt, as pairs of a first and a last one.
+    `rebuildable` are the versions that can be rebuilt, as pairs of a first and a last one; `readable` are those of
+    them that take no program.
     """
 
     path: str
@@ -72,6 +73,7 @@ class StateCheck:
     files: tuple[FileCheck, ...]
     problems: tuple[str, ...]
     remarks: tuple[str, ...]
+    readable: tuple[tuple[int, int], ...]
 
     @property
     def sound(self) -> bool:
@@ -133,7 +135,7 @@ class _Check:
         self._follow_links(reader)
         if deep:
             self._rebuild_snapshots(reader)
-        self._note_events(reader, deep)
+        readable = self._note_events(reader, deep)
         by_name = Listing(names)
         self._look_for_holes(reader.listing, by_name)
         self._compare_head(noted, names, by_name.highest)
@@ -153,7 +155,9 @@ class _Check:
             by_name.highest,
             found_runs,
             tuple(checks),
-            *map(tuple, (self.problems, self.remarks)),
+            tuple(self.problems),
+            tuple(self.remarks),
+            found_runs if readable is None else _runs(readable),
         )
 
     def _reject(self, reader: SoundReader, name: str, problem: str) -> None:
@@ -239,15 +243,19 @@ class _Check:
                 problem = f"its rows are not those that {source} up to {version} give; they differ in {rows}"
                 self._reject(reader, file_name(version, "snapshot"), problem)
 
-    def _note_events(self, reader: SoundReader, deep: bool) -> None:
-        """Which versions only a program can rebuild, and which snapshots were not compared for that reason."""
+    def _note_events(self, reader: SoundReader, deep: bool) -> list[int] | None:
+        """Which versions only a program can rebuild, and which snapshots were not compared for that reason.
+
+        Returns the versions that take no program; None where none does.
+        """
         held = [version for (version, kind), info in sorted(self.infos.items()) if kind == "change" and info.program]
         if not held:
-            return
+            return None
+        readable = reader.readable()
         self.remarks.append(
             f"{'versions' if len(held) > 1 else 'version'} {runs(held)}: events in place of rows. Their files are "
             "checked; only the program that ran the events can rebuild what follows from them. Versions that can be "
-            f"read without it: {runs(reader.readable()) or 'none'}"
+            f"read without it: {runs(readable) or 'none'}"
         )
         skipped = [
             version
@@ -256,6 +264,7 @@ class _Check:
         ]
         if deep and skipped:
             self.remarks.append(f"not rebuilt, for that takes a program: snapshot {runs(skipped)}")
+        return readable
 
     def _look_for_holes(self, sound: Listing, by_name: Listing) -> None:
         there = sorted(
