@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.benchmarks import durability_plots, harness, spark_logging
-from tidegate.benchmarks.spark_logging import LOGS, MANY, WIDE, Kept, Sizes, Stream
+from tidegate.benchmarks.spark_logging import LOGS, MANY, WIDE, Kept, Sizes
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.storage import open_storage
 
@@ -16,8 +16,13 @@ SIZES = Sizes(batch_rows=200, batches=1, accounts=2_000, rounds=1)
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[spark_logging.Found]:
-    return spark_logging.measure(spark, tmp_path_factory.mktemp("spark-logging"), SIZES, harness.measure)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("spark-logging")
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, folder: Path) -> list[spark_logging.Found]:
+    return spark_logging.measure(spark, folder, SIZES, harness.measure)
 
 
 def test_every_stream_is_run_and_opened_in_both_ways(found: list[spark_logging.Found]) -> None:
@@ -44,17 +49,14 @@ def test_the_picture_is_drawn(found: list[spark_logging.Found], tmp_path: Path) 
 
 
 def test_the_state_of_a_run_is_what_its_log_says_and_another_one_has_no_number(
-    spark: SparkSession, tmp_path: Path
+    found: list[spark_logging.Found], folder: Path, tmp_path: Path
 ) -> None:
-    kept = Kept(tmp_path / "kept")
-    kept.folder.mkdir()
-    stream: Stream = spark_logging.streams(tmp_path, SIZES)[-1]
-    harness.measure(spark_logging.stream_experiment(spark, tmp_path, stream, kept, SIZES))
+    stream = spark_logging.streams(tmp_path, SIZES)[-1]
+    kept = Kept(folder, {(stream.name, log): folder / "kept" / f"{stream.name} {log}" for log in LOGS})
     stores = {log: VersionStore(open_storage(str(kept.states[stream.name, log]))) for log in LOGS}
     assert not any(info.program for info in stores["changes"].infos())
     assert all(info.program for info in stores["commands"].infos())
-    cut = spark_logging.cuts(stream, kept, tmp_path)
-    later = next(each for each in cut if each.log == "changes" and each.version == 2)
+    later = next(each for each in found[-1].cuts if each.log == "changes" and each.version == 2)
     (later.folder / "000000000002.change").unlink()
     with pytest.raises(AssertionError, match="the rows differ"):
         harness.measure(spark_logging.opening_experiment(stream, kept, [later], SIZES))

@@ -258,6 +258,14 @@ def test_a_batch_of_another_program_is_not_run_again(kept: State) -> None:
         kept.ask(kept.engine(program=OTHER), 2, (5, "deposit", 1, 5), (6, "deposit", 1, 5))
 
 
+def test_a_batch_on_top_of_another_programs_events_is_not_run_again(kept: State) -> None:
+    """Its own rows are kept, but not those that it ran on."""
+    kept.run(3, (9, "deposit", 1, 5), log="changes")
+    with pytest.raises(RecoveryImpossible, match=r"only another program can rebuild.*adopt \S+ --query q --batch 4"):
+        kept.ask(kept.engine(program=OTHER), 3, (9, "deposit", 1, 5))
+    assert kept.ask(kept.engine(program=OTHER), 4, (10, "deposit", 1, 5)) == [45]
+
+
 def test_calls_and_batch_dataframes_work_alike(state: State) -> None:
     for _ in range(2):
         assert state.apply(state.engine(), call_applicant("q", 0, 0), *PUT) == [5, 10]
@@ -335,6 +343,23 @@ def test_snapshots_come_from_memory_and_old_versions_go(
     assert engine._housekeeping.compactor._thread is None
     snapshot = state.store.snapshot_below(60)
     assert sum(row["balance"] for row in rows_at(state.store, ACCOUNT, snapshot).to_pylist()) == snapshot
+
+
+def test_events_weigh_as_much_as_the_rows_that_they_change(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few bytes of events may take long to run: what lies behind a snapshot must stay quick to open."""
+
+    @tg.transaction
+    def credit(dst: Account, amount: int) -> None:
+        for place in range(50):
+            account = tg.lookup(Account, dst.id * 50 + place)
+            account.balance += amount
+
+    monkeypatch.setattr("tidegate.durability.versions.SNAPSHOT_AFTER_BYTES", 4 * CHANGE_BYTES_MIN)
+    rows = [(number, "credit", number, 1) for number in range(200)]
+    state.ask(state.engine(program=build_program(credit)), 0, *rows)
+    info = state.store.info(1)
+    assert info.weight == 200 * 50 * 2 * 8 and info.size < CHANGE_BYTES_MIN
+    assert state.snapshots == [1]
 
 
 def test_files_are_not_put_together_over_events(kept: State) -> None:

@@ -13,7 +13,7 @@ import tidegate as tg
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.foundation.storage import open_storage
-from tidegate.spark import known_programs, read_state, transact
+from tidegate.spark import await_outcome, known_programs, read_state, transact
 
 from ..test_cli import tidegate
 from .ledgers import PROGRAM, SCHEMA, Account, Books, Event, Inbox, balances, drain, ledger, move, put, written
@@ -28,6 +28,19 @@ def deposit(dst: Account, amount: int) -> int:
 
 
 OTHER = [PROGRAM[0], deposit]
+
+payments = tg.stream("payments", dst=Account, amount=int)
+booked = tg.stream("booked", balance=int)
+
+
+@tg.transaction(on=payments, emits=[booked])
+def book(dst: Account, amount: int) -> int:
+    dst.balance += amount
+    tg.emit(booked, balance=dst.balance)
+    return dst.balance
+
+
+GRAPH = tg.dataflow([book])
 
 BATCHES: list[list[Event]] = [
     [put(1, 1, 100), put(2, 2, 50), move(3, 1, 2, 30)],
@@ -140,6 +153,23 @@ def test_actions_on_a_batch_data_frame_are_one_application(spark: SparkSession, 
     outcomes = ledger(events, tmp_path / "state", log="commands")
     assert [sorted(row.result for row in outcomes.collect()) for _ in range(2)] == [[5, 10, 15]] * 2
     assert balances(spark, tmp_path / "state") == {1: 15}
+
+
+def test_outputs_and_outcomes_of_requests_need_no_program(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox = Inbox(tmp_path / "in")
+    inbox.add([put(1, 1, 5), put(2, 1, 7)])
+    stream = inbox.stream(spark).drop("transaction")
+    outcomes = transact(stream, GRAPH, state=tmp_path / "state", order_by="ts", requests="event", log="commands")
+    drain(outcomes, tmp_path)
+    monkeypatch.setattr(known_programs, "_programs", type(known_programs._programs)())  # another process
+    assert [row.balance for row in read_state(spark, tmp_path / "state", booked).collect()] == [5, 12]
+    assert await_outcome(str(tmp_path / "state"), 2, timeout=10) == tg.Outcome(True, None, 12)
+    with pytest.raises(RecoveryImpossible, match="version 1 holds the events"):
+        read_state(spark, tmp_path / "state", Account)
+    rows = read_state(spark, tmp_path / "state", Account, transactions=GRAPH).collect()
+    assert [tuple(row) for row in rows] == [(1, 12)]
 
 
 def test_what_cannot_be_is_refused_at_the_call(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from tidegate.benchmarks import logging_cost, recovery, spark_logging
@@ -18,6 +19,7 @@ from tidegate.benchmarks.stream_plots import save
 STRONG, WEAK, BESIDE = "#b45309", "#0f766e", "#1d4ed8"
 COLOURS = {"strong": STRONG, "weak": WEAK}
 LOG_COLOURS = {"changes": WEAK, "commands": STRONG}
+LINES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
 GROUPED = {"group": "with group commit", "always": "without group commit"}
 
 
@@ -85,24 +87,25 @@ def plot_spark_logging(found: Sequence[spark_logging.Found], file: Path) -> None
             bars = axes.bar(at, values, width=0.38, color=LOG_COLOURS[log], label=log)
             axes.bar_label(bars, fmt="{:,.3g}" if axes is size else "{:,.0f}", fontsize=8, padding=2)
     for axes, what in ((speed, "events per second"), (size, "bytes of version files per event")):
-        axes.set_xticks(range(len(names)), names)
+        axes.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names])
         axes.set_ylabel(what)
-        axes.set_yscale("log")
         axes.margins(y=0.15)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.15g}"))
     for number, each in enumerate(found):
         for log in spark_logging.LOGS:
             cut = [one for one in each.cuts if one.log == log]
             milliseconds = [1000 * each.opening[one.name].seconds_median for one in cut]
-            style: dict[str, Any] = {"linestyle": ("-", "--", ":")[number % 3], "color": LOG_COLOURS[log]}
-            opening.plot([one.events for one in cut], milliseconds, marker="o", label=f"{log}, {each.stream}", **style)
-    opening.set_ylim(0, None)
+            style: dict[str, Any] = {"linestyle": LINES[number], "color": LOG_COLOURS[log]}
+            opening.plot([one.events for one in cut], milliseconds, marker="o", **style)
+    for axes in (speed, size, opening):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.15g}"))
     opening.set_xlabel("events behind the snapshot")
     opening.set_ylabel("milliseconds to open the state")
     opening.set_xscale("log")
     opening.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     speed.legend(frameon=False)
-    opening.legend(frameon=False, fontsize=8)
+    kinds = [Line2D([], [], color="#374151", linestyle=LINES[number], label=name) for number, name in enumerate(names)]
+    opening.legend(handles=kinds, frameon=False, loc="lower left")
     save(figure, file)
 
 

@@ -62,6 +62,7 @@ class Administration:
             owner=None,
             adopted={},
             program="",
+            weight=0,
         )
         info = replace(info, **fields)  # type: ignore[arg-type]
         try:

@@ -15,8 +15,8 @@ engine has the rows, so it writes them here and now, however many there are. One
 the last one weighs as much; and as soon as a version is logged as changes: then the state needs no program any more.
 
 Invariant: the work for a batch does not depend on how large the state is, nor on how many versions are kept, except for
-these snapshots, whose bytes stay within a constant factor of those of the events. Nothing here fails a batch, which is
-committed by then.
+these snapshots, whose bytes stay within a constant factor of the rows that events changed. Nothing here fails a
+batch, which is committed by then.
 """
 
 from __future__ import annotations

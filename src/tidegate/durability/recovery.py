@@ -80,6 +80,7 @@ def recover(source: Storage, target: Storage, version: int | None = None) -> Rec
         records={},
         program="",
         ran=0,
+        weight=0,
         state=uuid.uuid4().hex,
         parent="",
         commit="",

@@ -61,7 +61,8 @@ class VersionInfo:
     `program` is empty where the change file holds the rows that changed. Where it holds the batch's events instead,
     `program` is the fingerprint of the program that ran them, which alone can run them again (version_log.py). `ran` is
     the newest version, up to this one, of that kind; 0 when there is none. So one look at a version tells whether the
-    rows can be had from files alone: if `ran` is not above the snapshot that the version is rebuilt from.
+    rows can be had from files alone: if `ran` is not above the snapshot that the version is rebuilt from. `weight` is
+    about what the rows take that the events changed: running them costs as much at least, however few bytes they are.
     """
 
     version: int
@@ -88,6 +89,7 @@ class VersionInfo:
     adopted: dict[str, int] = field(default_factory=dict)
     program: str = ""
     ran: int = 0
+    weight: int = 0
 
 
 def to_fields(info: VersionInfo) -> dict[str, Any]:
@@ -100,6 +102,7 @@ def to_fields(info: VersionInfo) -> dict[str, Any]:
         fields["adopted"] = info.adopted
     if info.program:
         fields["program"] = info.program
+        fields["weight"] = info.weight
     if info.ran:
         fields["ran"] = info.ran
     fields["owner"] = None if info.owner is None else asdict(info.owner)
@@ -127,6 +130,7 @@ def from_header(file: str, version: int, kind: Kind, header: Header) -> VersionI
         adopted=dict(fields.get("adopted", {})),
         program=fields.get("program", ""),
         ran=fields.get("ran", 0),
+        weight=fields.get("weight", 0),
     )
 
 

@@ -247,6 +247,8 @@ class VersionedEngine:
         if not self._store.can_rebuild(known.base):
             raise self._unrepeatable(applicant, known.version)
         before = self._store.info(known.base) if known.base else None
+        if before is not None and self._store.program_of(before) not in ("", self._fingerprint):
+            raise self._changed(known, "it ran on rows that only another program can rebuild")
         self._go_to(before)
         arrival = self._arrange(events, order_by, late, before)
         stored = self._store.read_contents(known.version, self.core.plan.tables)
@@ -327,6 +329,7 @@ class VersionedEngine:
             epoch=self._epoch,
             owner=self._owner,
             program=self._fingerprint if log == "commands" else "",
+            weight=self.core.written_bytes if log == "commands" else 0,
         )
 
     def _new_core(self, layouts: tuple[TableLayout, ...]) -> EngineCore:

@@ -33,8 +33,8 @@ least while the version is among the newest `keep_versions`.
 
 Cost: a commit writes the rows that changed and lists nothing, however many versions are kept. A snapshot is due when
 replaying the changes would cost as much as reading it, so the bytes written stay within a constant factor of the
-changes. It comes from rows in memory (`snapshot`) or from files (compaction.py); both write it here (`write_snapshot`).
-`collect` removes what no kept version needs.
+changes; events weigh as much as the rows that they changed. It comes from rows in memory (`snapshot`) or from files
+(compaction.py); both write it here (`write_snapshot`). `collect` removes what no kept version needs.
 
 A version that consists of several shards' files would be committed by the same one file, which names the others by
 their hashes; they are written before it, under names of their own.
@@ -97,7 +97,7 @@ class _Tip:
     def advance(self, info: VersionInfo) -> None:
         self.info = info
         self.served.add(info)
-        self.changes_size += max(info.size, CHANGE_BYTES_MIN)
+        self.changes_size += max(info.size, info.weight, CHANGE_BYTES_MIN)
 
     def postpone(self) -> None:
         self.asked[self.info.version] = self.changes_size
@@ -236,7 +236,7 @@ class VersionStore(VersionReader):
         require_tables(info, tables, lambda layout: layout.arrow_schema)
         rows, bodies = _row_counts(tables), _sections(tables)
         if not self._listed().has_change(info.version):
-            info = replace(self._chained(info), kind="snapshot", rows=rows, records={}, program="")
+            info = replace(self._chained(info), kind="snapshot", rows=rows, records={}, program="", weight=0)
             served = Served.from_table(self._served_at(info.base).to_table())
             served.add(info)
             return self._committed(self._write(info, [*bodies, (SERVED, "", served.to_table())]))
@@ -268,7 +268,7 @@ class VersionStore(VersionReader):
             return lines
 
         bodies = [*bodies, (SERVED, "", Deferred(lines.num_rows, files.section_size(lines), last))]
-        whole = replace(below, kind="snapshot", rows=dict(rows), records={}, program="")
+        whole = replace(below, kind="snapshot", rows=dict(rows), records={}, program="", weight=0)
         whole = replace(whole, commit=below.hash, layouts=layouts)
         try:
             written = self._write(whole, bodies)
@@ -420,7 +420,8 @@ class VersionStore(VersionReader):
             served = Served()
             served.add(written)
             whole = written.kind == "snapshot"
-            weights = (written.version, written.size, 0) if whole else (0, 0, max(written.size, CHANGE_BYTES_MIN))
+            weight = max(written.size, written.weight, CHANGE_BYTES_MIN)
+            weights = (written.version, written.size, 0) if whole else (0, 0, weight)
             self._tip = _Tip(written, served, *weights)
         else:
             self._tip = None
