@@ -313,11 +313,13 @@ class Found:
     opening: Report
 
 
-def measure(spark: SparkSession, folder: Path, sizes: Sizes, take: Callable[[Experiment], Report]) -> list[Found]:
-    """Run and open every stream; `take` measures an experiment and shows it."""
+def measure(
+    spark: SparkSession, folder: Path, chosen: Sequence[Stream], sizes: Sizes, take: Callable[[Experiment], Report]
+) -> list[Found]:
+    """Run and open streams; `take` measures an experiment and shows it."""
     kept, found = Kept(folder / "kept"), []
     kept.folder.mkdir()
-    for stream in streams(folder, sizes):
+    for stream in chosen:
         running = take(stream_experiment(spark, folder, stream, kept, sizes))
         cut = cuts(stream, kept, folder)
         opening = take(opening_experiment(stream, kept, cut, sizes))

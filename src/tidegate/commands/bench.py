@@ -158,7 +158,7 @@ def spark_logging(
         return report
 
     with _spark_and_folder() as (session, folder):
-        found = experiments.measure(session, folder, sizes, take)
+        found = experiments.measure(session, folder, experiments.streams(folder, sizes), sizes, take)
     weights = {(each.stream, log): size for each in found for log, size in each.sizes.items()}
     console.print(experiments.render_sizes(weights))
     view.append(file, experiments.size_records(weights, sizes))
