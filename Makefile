@@ -41,6 +41,7 @@ smoke: install ## every benchmark once at a small size: verified, no bars
 	$(BIN)/tidegate bench limit --smoke
 	$(BIN)/tidegate bench work --smoke
 	$(BIN)/tidegate bench spark --smoke
+	$(BIN)/tidegate bench spark-logging --smoke
 	$(BIN)/tidegate bench strategies --smoke
 	$(BIN)/tidegate bench scaling --smoke
 	$(BIN)/tidegate bench dynamic --smoke
@@ -62,7 +63,7 @@ soak: install ## the long tests: kills at random moments, thousands of random pr
 	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 bench: install ## all benchmarks at full size, more than an hour; JSON lines and pictures go to results/
-	@status=0; for name in limit spark work scaling free groups graph peers dynamic strategies \
+	@status=0; for name in limit spark spark-logging work scaling free groups graph peers dynamic strategies \
 	    durable logging recovery checkpoints; do \
 	  $(BIN)/tidegate bench $$name $(ARGS) || status=1; \
 	done; exit $$status

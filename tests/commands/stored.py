@@ -7,6 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+import tidegate as tg
+from tidegate.compiler.program import build_program
+from tidegate.durability.served import once_applicant
+from tidegate.durability.version_log import Log
+from tidegate.durability.versioned import VersionedEngine
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.layout import Column, Kind, TableLayout
@@ -51,3 +56,23 @@ def make_state(path: Path) -> VersionStore:
     last = {"Account": changes(ACCOUNT, (1, 0, False)), "Seat": changes(SEAT, ("B", 7, True, True))}
     store.commit(info(3, ACCOUNT, SEAT), last)
     return store
+
+
+def make_state_with_events(path: Path) -> VersionStore:
+    """Two versions of a ledger: the first keeps the row that changed, the second the event that changed it."""
+
+    @tg.table(key="id")
+    class Account:
+        id: int
+        balance: int = 0
+
+    @tg.transaction
+    def deposit(dst: Account, amount: int) -> None:
+        dst.balance += amount
+
+    logs: tuple[Log, ...] = ("changes", "commands")
+    for number, log in enumerate(logs):
+        engine = VersionedEngine(build_program(deposit), str(path), log=log)
+        events = pa.table({"dst": [1], "amount": [5]})
+        engine.process(once_applicant(f"{number}"), events, order_by=None, late="run", owner=None)
+    return VersionStore(open_storage(str(path)))

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.durability.version_info import Owner
+from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.foundation.errors import TidegateError
 from tidegate.foundation.storage import LocalStorage
@@ -32,18 +33,19 @@ class Worker(Process):
     ) -> None:
         super().__init__(disk, pid, on_call, on_link)
         self.storage = LocalStorage(FOLDER, disk=self)
-        self.engines: dict[int, VersionedEngine] = {}
+        self.engines: dict[tuple[int, Log], VersionedEngine] = {}
         self.tokens: set[str] = set()
         self.attempt: Attempt | None = None
         self.linked: list[int] = []  # versions that this attempt made
         self.made = 0  # and all attempts of the job
         self.saw_stale = False
 
-    def engine(self, subject: Subject, keep_versions: int) -> VersionedEngine:
+    def engine(self, subject: Subject, keep_versions: int, log: Log = "changes") -> VersionedEngine:
         """The warm engine, or a new one."""
-        if keep_versions not in self.engines:
-            self.engines[keep_versions] = VersionedEngine(subject.program, self.storage, keep_versions, workers=1)
-        return self.engines[keep_versions]
+        key = (keep_versions, log)
+        if key not in self.engines:
+            self.engines[key] = VersionedEngine(subject.program, self.storage, keep_versions, workers=1, log=log)
+        return self.engines[key]
 
 
 @dataclass
@@ -53,6 +55,7 @@ class Query:
     name: str
     calls: bool  # a foreachBatch with calls of transact, else one transact in the plan
     keep_versions: int
+    log: Log = "changes"  # what the versions of this start of it keep
     owner: Owner | None = None
     workers: list[Worker] = field(default_factory=list)
     planned_on: tuple[str, int] = ("", 0)
@@ -79,6 +82,7 @@ class Job:
     worker: Worker
     attempt: Attempt
     keep_versions: int
+    log: Log = "changes"
     then: Callable[[bool], None] = lambda _: None
     run: Callable[[Job], None] | None = None
     outcomes: pa.Table | None = None

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidegate.durability.version_log import Log
+
 from ..truth.choices import Choices
 from .actors import Job, Query
 from .disk import Faults
@@ -36,13 +38,20 @@ def live(seed: int, steps: int = STEPS) -> World:
         return world
 
 
-def live_shortly(program: Subject, crash_at: int | None = None, *, power_failure: bool = True, seed: int = 0) -> World:
+def live_shortly(
+    program: Subject,
+    crash_at: int | None = None,
+    *,
+    power_failure: bool = True,
+    seed: int = 0,
+    log: Log = "changes",
+) -> World:
     """A short life: two batches of a query with a snapshot and a collection, one of them again, and a second owner.
 
     The machine stops at one call, if one is given; everything is the simplest that it can be otherwise.
     """
     simplest = Choices(replay=())
-    world = World(seed, program, choices=simplest, crash_at=crash_at, power_failure=power_failure)
+    world = World(seed, program, choices=simplest, crash_at=crash_at, power_failure=power_failure, log=log)
     with world.living():
         world.sudden = 0
         first = world.new_query()

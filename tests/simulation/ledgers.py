@@ -27,6 +27,7 @@ import pyarrow as pa
 from tidegate.compiler.program import build_program
 from tidegate.durability.served import Applicant
 from tidegate.durability.version_info import Owner
+from tidegate.durability.version_log import rows_by_running
 from tidegate.durability.version_reader import VersionReader
 from tidegate.foundation.errors import TidegateError
 from tidegate.operations.plan import Program as BuiltProgram
@@ -273,7 +274,15 @@ class Ledger:
                 )
 
     def _read(self, reader: VersionReader, version: int) -> dict[str, list[Event]]:
-        """All rows of a version, put together from its files."""
+        """All rows of a version, put together from its files; by the program where they hold events."""
+        info = reader.locate(version)
+        if reader.program_of(info):
+            program = self.subject.program
+            layouts = {layout.name: layout for layout in program.plan.tables}
+            return {
+                table.name: rows_by_running(reader, program, layouts[table.name], version).to_pylist()
+                for table in self._tables
+            }
         _, steps = reader.load(version)
         rows: dict[str, dict[tuple[Any, ...], Event]] = {table.name: {} for table in self._tables}
         keys = {table.name: table.key for table in self._tables}

@@ -14,6 +14,7 @@ import pytest
 
 from tidegate.durability.served import stream_applicant
 from tidegate.durability.version_info import Owner
+from tidegate.durability.version_log import Log
 from tidegate.durability.version_reader import VersionReader
 from tidegate.foundation.errors import StorageCorrupted
 from tidegate.foundation.jit import uncompiled
@@ -77,22 +78,23 @@ def test_a_seed_tells_the_same_story_every_time() -> None:
         assert live(seed).disk.describe() == live(seed).disk.describe()
 
 
-def crash_everywhere(program: Subject, power_failure: bool, seed: int, record: Record) -> None:
-    calls = live_shortly(program, seed=seed).counts["calls"]
+def crash_everywhere(program: Subject, power_failure: bool, seed: int, record: Record, log: Log = "changes") -> None:
+    calls = live_shortly(program, seed=seed, log=log).counts["calls"]
     assert calls > 100
     counts: Counter[str] = Counter()
     for call in range(calls):
-        world = live_shortly(program, call, power_failure=power_failure, seed=seed)
+        world = live_shortly(program, call, power_failure=power_failure, seed=seed, log=log)
         assert world.counts["power failures"] + world.counts["restarts"] == 2  # at the call, and at the end
         counts += world.counts + world.disk.struck
     tell(counts, record)
 
 
+@pytest.mark.parametrize("log", ["changes", "commands"])
 @pytest.mark.parametrize("power_failure", [True, False], ids=["power fails", "processes die"])
 def test_a_crash_at_any_call_of_a_short_life_loses_nothing_that_was_acknowledged(
-    ledger: Subject, record_property: Record, power_failure: bool
+    ledger: Subject, record_property: Record, power_failure: bool, log: Log
 ) -> None:
-    crash_everywhere(ledger, power_failure, 0, record_property)
+    crash_everywhere(ledger, power_failure, 0, record_property, log)
 
 
 @pytest.mark.soak

@@ -3,6 +3,7 @@
     query a    batch 0 ✓   batch 1 ✓   batch 2 planned        Spark's checkpoint: planned, then committed
        workers 3, 5        process 3 runs batch 2, process 5 its twin        at once, call by call
     frame f    one batch DataFrame, asked for again and again
+    versions   keep rows, or events, as each start of a query wants it
     disk       full, failing syncs, stale listings, flipped bits, power failures
 
 Each step picks who acts and what goes wrong meanwhile. A process may die at any of its disk calls, the machine at any
@@ -41,6 +42,7 @@ from tidegate.durability import housekeeping, ownership, version_reader, version
 from tidegate.durability.compactor import Compactor
 from tidegate.durability.served import call_applicant, once_applicant, stream_applicant
 from tidegate.durability.version_info import Owner
+from tidegate.durability.version_log import Log
 from tidegate.durability.version_reader import VersionReader
 from tidegate.foundation import holds, leftovers
 from tidegate.foundation.errors import (
@@ -74,11 +76,13 @@ class World:
         choices: Choices | None = None,
         crash_at: int | None = None,
         power_failure: bool | None = None,
+        log: Log | None = None,
     ) -> None:
         self.seed, self.subject = seed, subject
         self.choices = choices or Choices(random.Random(f"choices {seed}").randrange(2**60))
         self._contents = Choices(random.Random(f"events {seed}").randrange(2**60))
         self._power_failure = power_failure  # whether a crash is one; None: the seed decides
+        self._log = log  # what versions keep; None: the seed decides
         self.disk = SimulatedDisk(seed if crash_at is None else (seed, crash_at), crash_at=crash_at)
         self.turns = Turns(random.Random(f"turns {seed}"))
         self.ledger = Ledger(subject)
@@ -215,7 +219,7 @@ class World:
             ownership.stay_alive(worker.storage, attempt.owner.token)
             worker.tokens.add(attempt.owner.token)
         events = self.subject.table(attempt.events)
-        job.outcomes = worker.engine(self.subject, job.keep_versions).process(
+        job.outcomes = worker.engine(self.subject, job.keep_versions, job.log).process(
             attempt.applicant,
             events,
             order_by=self.subject.order_by if events.num_rows else None,
@@ -330,6 +334,7 @@ class World:
         """The query starts, with a driver and workers; what it finds there goes into its plan."""
         token = f"{self._ids.getrandbits(64):016x}"
         query.workers = [self.new_worker() for _ in range(self.choices.between(1, 3))]
+        query.log = self._log or self.choices.pick(["changes", "commands"])
         driver, owner = query.workers[0], Owner(query.name, "simulated", token)
 
         def plan(job: Job) -> None:
@@ -409,6 +414,7 @@ class World:
                 worker,
                 shuffled(attempt, self.choices) if self.choices.chance(40) else attempt,
                 query.keep_versions,
+                query.log,
                 then,
             )
             for worker in twins
@@ -436,20 +442,20 @@ class World:
             return []
         left_over = [worker for worker in self.workers if not worker.dead and worker.tokens]
         worker = self.choices.pick(left_over) if left_over and self.choices.chance(60) else self.new_worker()
-        return [Job(worker, shuffled(query.previous, self.choices), query.keep_versions)]
+        return [Job(worker, shuffled(query.previous, self.choices), query.keep_versions, query.log)]
 
     def frame_job(self) -> list[Job]:
         """A batch DataFrame, a new one or an action on an old one."""
-        keep = self.choices.pick([1, 3, 100])
+        keep, log = self.choices.pick([1, 3, 100]), self.choices.pick(["changes", "commands"])
         self._keeps.append(keep)
         if self.frames and self.choices.chance(40):
             again = shuffled(self.choices.pick(self.frames), self.choices)
-            return [Job(self.new_worker(), again, keep)]
+            return [Job(self.new_worker(), again, keep, log)]
         events = self._new_events() or self._new_events()
         if not events:
             return []
         self.frames.append(Attempt(once_applicant(f"frame-{len(self.frames)}"), events, None))
-        return [Job(self.new_worker(), self.frames[-1], keep)]
+        return [Job(self.new_worker(), self.frames[-1], keep, log)]
 
     def load_job(self) -> list[Job]:
         """Rows to begin with."""

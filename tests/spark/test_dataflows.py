@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tidegate as tg
+from tidegate.durability.version_log import Log
 from tidegate.spark import read_state, transact
 
 SCHEMA = "event long, transaction string, account long, amount long, note string"
@@ -80,14 +82,15 @@ def drain(outcomes: DataFrame, folder: Path) -> None:
     query.awaitTermination()
 
 
-def test_a_graph_goes_on_over_micro_batches_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("log", ["changes", "commands"])
+def test_a_graph_goes_on_over_micro_batches_and_restarts(spark: SparkSession, tmp_path: Path, log: Log) -> None:
     with tg.Engine([GRAPH, balance_of]) as engine:
         wanted = engine.run(pa.Table.from_pylist(EVENTS)).to_pylist()
         rows = engine.scan(Account).to_pylist()
     for number, cut in enumerate([EVENTS[:4], EVENTS[4:7], EVENTS[7:]]):  # a query for each: a restart in between
         write(tmp_path / "in", number, cut)
         stream = spark.readStream.schema(SCHEMA).json(str(tmp_path / "in"))
-        drain(transact(stream, [GRAPH, balance_of], state=tmp_path / "state", order_by="event"), tmp_path)
+        drain(transact(stream, [GRAPH, balance_of], state=tmp_path / "state", order_by="event", log=log), tmp_path)
     found = spark.read.parquet(str(tmp_path / "out")).orderBy("event").collect()
     assert [row.asDict() for row in found] == wanted
     assert [(row["event"], row["committed"], row["result"]) for row in wanted] == [

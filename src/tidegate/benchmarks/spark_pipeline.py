@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,13 +111,13 @@ def pipeline_experiment(
         items=batches * batch_rows,
         item="event",
         variants=[
-            Variant(IDENTITY, prepare=_folders(folder), run=run_identity, verify=verify_identity, seconds=_seconds),
+            Variant(IDENTITY, prepare=folders(folder), run=run_identity, verify=verify_identity, seconds=seconds_of),
             Variant(
                 TRANSACT,
-                prepare=_folders(folder),
+                prepare=folders(folder),
                 run=run_transact,
                 verify=lambda target, run: _verify(spark, source, target, sink),
-                seconds=_seconds,
+                seconds=seconds_of,
             ),
         ],
         bars={} if bar is None else {TRANSACT: bar},
@@ -144,10 +144,10 @@ def work_experiment(spark: SparkSession, folder: Path, sizes: Sizes, bar: float 
 
         return Variant(
             f"{rows:,} rows",
-            prepare=_folders(folder),
+            prepare=folders(folder),
             run=run,
             verify=lambda target, run: _verify(spark, source, target, "parquet"),
-            seconds=_seconds,
+            seconds=seconds_of,
         )
 
     return Experiment(
@@ -168,14 +168,9 @@ def write_source(folder: Path, settings: ledger.LedgerSettings, batch_rows: int,
     generator = ledger.EventGenerator(settings)
     opening = generator.opening()
     events_folder = folder / "events"
-    events_folder.mkdir(parents=True)
-    pq.write_table(opening, folder / "opening.parquet")
     tables = list(generator.batches(batches * batch_rows, batch_rows))
-    for index, table in enumerate(tables):
-        file = events_folder / f"{index:06d}.parquet"
-        pq.write_table(table, file)
-        # Spark takes the oldest file first, by its time stamp in seconds.
-        os.utime(file, (1_700_000_000 + index, 1_700_000_000 + index))
+    write_events(events_folder, tables)
+    pq.write_table(opening, folder / "opening.parquet")
     truth = ledger.Truth(touched(opening, pa.concat_tables(tables)))
     outcomes = pa.concat_tables(truth.run(table) for table in tables)
     return Source(
@@ -188,9 +183,19 @@ def write_source(folder: Path, settings: ledger.LedgerSettings, batch_rows: int,
     )
 
 
-def read_source(spark: SparkSession, source: Source) -> DataFrame:
+def write_events(folder: Path, tables: Sequence[pa.Table]) -> None:
+    """One file for each batch, in the order in which Spark is to take them."""
+    folder.mkdir(parents=True)
+    for index, table in enumerate(tables):
+        file = folder / f"{index:06d}.parquet"
+        pq.write_table(table, file)
+        # Spark takes the oldest file first, by its time stamp in seconds.
+        os.utime(file, (1_700_000_000 + index, 1_700_000_000 + index))
+
+
+def read_source(spark: SparkSession, source: Source, schema: str = ledger.SPARK_SCHEMA) -> DataFrame:
     """The stream of events, one file in each micro-batch."""
-    reader = spark.readStream.schema(ledger.SPARK_SCHEMA).option("maxFilesPerTrigger", 1)
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
     return reader.parquet(str(source.folder))
 
 
@@ -209,11 +214,13 @@ def run_query(rows: DataFrame, target: Path, sink: str) -> Run:
     return Run(sum(taken[WARM_BATCHES:]), target)
 
 
-def _seconds(run: Run) -> float:
+def seconds_of(run: Run) -> float:
+    """The time of the batches that count."""
     return run.seconds
 
 
-def _folders(folder: Path) -> Callable[[], Path]:
+def folders(folder: Path) -> Callable[[], Path]:
+    """A new folder whenever it is asked for."""
     return lambda: Path(tempfile.mkdtemp(dir=folder))
 
 
@@ -223,7 +230,13 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 def _verify(spark: SparkSession, source: Source, target: Path, sink: str) -> None:
     """Compare a run's outcomes and state with the plain functions, then remove its files."""
-    state: Any = read_state(spark, str(target / "state"), ledger.Account).toArrow()
+    require_right(spark, source, target, sink)
+    shutil.rmtree(target)
+
+
+def require_right(spark: SparkSession, source: Source, target: Path, sink: str, table: type = ledger.Account) -> None:
+    """That a run's outcomes and the rows of a table are those that must come out."""
+    state: Any = read_state(spark, str(target / "state"), table).toArrow()
     known = pc.is_in(state["id"], value_set=source.state["id"].combine_chunks())
     wrong = _difference(source.state, state.filter(known))
     if wrong:
@@ -233,7 +246,6 @@ def _verify(spark: SparkSession, source: Source, target: Path, sink: str) -> Non
         outcomes: Any = spark.read.parquet(str(target / "out")).select(*columns).toArrow()
         if _difference(source.outcomes.sort_by("event"), outcomes.sort_by("event")):
             raise AssertionError(f"{TRANSACT}: outcomes differ from the plain functions")
-    shutil.rmtree(target)
 
 
 def _difference(wanted: pa.Table, found: pa.Table) -> bool:

@@ -126,6 +126,45 @@ def spark(
         view.finish([view.run(declared, view.file_for(output, "spark", smoke))])
 
 
+@app.command("spark-logging")
+def spark_logging(
+    batch_rows: Annotated[int, typer.Option(min=1, help="Events in each micro-batch of a ledger.")] = 25_000,
+    batches: Annotated[int, typer.Option(min=1, help="Micro-batches that count in one run.")] = 4,
+    accounts: Annotated[int, typer.Option(min=1, help="Accounts of the ledger with many.")] = 100_000,
+    rounds: Rounds = 5,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """Versions that keep the rows which a batch changed beside versions that keep its events.
+
+    Speed on Spark, bytes for each event, and the time to open the state: for events that change rows of their own, for
+    events that share few rows, and for events that change fifty rows each.
+
+    Example: `tidegate bench spark-logging --batches 8`
+    """
+    from tidegate.benchmarks import durability_plots
+    from tidegate.benchmarks import spark_logging as experiments
+    from tidegate.benchmarks.harness import Experiment, Report
+
+    console, file = Console(), view.file_for(output, "spark-logging", smoke)
+    sizes = experiments.Sizes(batch_rows, batches, accounts, rounds, seed)
+    if smoke:
+        sizes = experiments.Sizes(500, 1, 200, 1, seed)
+
+    def take(declared: Experiment) -> Report:
+        report = view.measure(declared, console)
+        view.show(report, console, file)
+        return report
+
+    with _spark_and_folder() as (session, folder):
+        found = experiments.measure(session, folder, experiments.streams(folder, sizes), sizes, take)
+    weights = {(each.stream, log): size for each in found for log, size in each.sizes.items()}
+    console.print(experiments.render_sizes(weights))
+    view.append(file, experiments.size_records(weights, sizes))
+    view.draw(console, file, "spark-logging", lambda picture: durability_plots.plot_spark_logging(found, picture))
+
+
 @app.command("work")
 def work(
     rows_small: Annotated[int, typer.Option(min=1, help="Rows of the small table.")] = 20_000,

@@ -44,6 +44,8 @@ Limit = Annotated[int, typer.Option(min=0, help="Show at most this many rows; 0 
 def list_versions(path: Path, as_json: Json = False) -> None:
     """List the versions that can be read, what made each of them, the state's id, and who owns it.
 
+    A version of the kind `events` holds its batch's events in place of rows: only the program that ran them reads it.
+
     Example: `tidegate state ls state/ledger`
     """
     store = _open(path)
@@ -68,7 +70,7 @@ def list_versions(path: Path, as_json: Json = False) -> None:
         one_table = len(info.rows) == 1
         table.add_row(
             f"{info.version}",
-            info.kind,
+            "events" if info.program else info.kind,
             literal(info.query[:8]),
             f"{info.batch}" if info.query else "",
             f"{moment:%H:%M:%S}" if one_day else f"{moment:%Y-%m-%d %H:%M:%S}",

@@ -75,10 +75,13 @@ def verify(
             say_right(f"{len(report.files)} files, {size:,} bytes: all as they were written")
         say(f"versions that can be rebuilt: {report.runs}")
         if not report.sound and report.rebuildable:
-            say(
-                "Put damaged and missing files back from a backup. To make a new state of a version that can be "
-                f"rebuilt: tidegate recover {report.path} --to {report.rebuildable[-1][1]} --into NEW"
-            )
+            ways = "Put damaged and missing files back from a backup."
+            if report.readable:
+                ways += (
+                    " To make a new state of a version that can be rebuilt: tidegate recover "
+                    f"{report.path} --to {report.readable[-1][1]} --into NEW"
+                )
+            say(ways)
     if not report.sound:
         raise typer.Exit(1)
 

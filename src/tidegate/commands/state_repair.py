@@ -91,9 +91,10 @@ def rollback(
         say(f"{storage.path}: nothing to do: version {result.newest} has the rows of version {to}")
     else:
         tables = ", ".join(f"{name} {count:,}" for name, count in result.rows.items())
+        what = "rows in all" if result.whole else "rows changed"
         say(
-            f"{storage.path}: version {version} has the rows of version {to}: {sum(result.rows.values()):,} rows "
-            f"changed ({tables})",
+            f"{storage.path}: version {version} has the rows of version {to}: {sum(result.rows.values()):,} {what} "
+            f"({tables})",
             f"What the state had applied stays applied. {_NEXT}",
         )
 

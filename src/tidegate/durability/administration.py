@@ -41,8 +41,13 @@ class Administration:
         self.newest = store.tip()
         self._epoch = ownership.admit(store.storage, self.newest, None)
 
-    def commit(self, changes: Mapping[str, pa.Table], **fields: object) -> VersionInfo:
-        """Makes the next version: it is as the newest one says, except for `changes` and `fields`."""
+    def commit(
+        self, changes: Mapping[str, pa.Table], whole: Mapping[str, pa.Table] | None = None, **fields: object
+    ) -> VersionInfo:
+        """Makes the next version: it is as the newest one says, except for `changes` and `fields`.
+
+        With `whole` it has these rows and no others, whatever the newest one has.
+        """
         below = self.newest or _NOTHING
         info = replace(
             below,
@@ -56,9 +61,12 @@ class Administration:
             epoch=self._epoch,
             owner=None,
             adopted={},
+            program="",
+            weight=0,
         )
+        info = replace(info, **fields)  # type: ignore[arg-type]
         try:
-            return self.store.commit(replace(info, **fields), changes)  # type: ignore[arg-type]
+            return self.store.commit(info, changes) if whole is None else self.store.snapshot(info, whole)
         except FileExistsError:
             raise StateOwned(
                 f"{self.store.storage.path}: somebody else made version {info.version} at the same moment. Nothing was "

@@ -17,6 +17,8 @@ Invariant: what is read is under checksums and in one chain, as for every reader
 all of it is written. So whatever dies at whatever moment leaves the old snapshot and all changes, and a temporary file
 at most, which a sweep removes. Several may compact one version at once: the first one's file stays.
 
+Versions that hold events in place of rows cannot be merged so: over them, `compact` refuses.
+
 Rows come in no order: readers that show them sort. Not here: when a snapshot is due (housekeeping.py).
 """
 
@@ -84,6 +86,8 @@ class _Compaction:
             seen[below.layouts] = self._snapshot
         for number in range(start + 1, version + 1):
             info, file = store.open_file(number, "change")
+            if info.program:
+                raise store.program_needed(store.info(version), start)
             if below is not None:
                 require_successor(store.described(file), info, below)
             seen.setdefault(info.layouts, file)

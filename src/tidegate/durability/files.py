@@ -48,6 +48,12 @@ from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
 from tidegate.foundation.storage import Bytes, Storage
 
 FORMAT = 2
+EVENTS_FORMAT = 3
+"""The format of files with events in place of rows: who does not know of these must not take them for empty."""
+
+EVENTS = "events"
+"""The kind of the sections that hold a batch's events."""
+
 MAGIC = b"TIDEGATE"
 ALIGNMENT = 64
 FIRST_READ_SIZE = 4096  # holds the header of a file with a handful of tables
@@ -81,8 +87,8 @@ Body = tuple[str, str, pa.Table | Order | Deferred]
 class Section:
     """Where something lies in its file.
 
-    `kind` says what it is: rows of a table ("table"), a record ("record"), the order of a batch ("order"), what was
-    served ("served"); `table` is the name of the table or of the record.
+    `kind` says what it is: rows of a table ("table"), a record ("record"), the order of a batch ("order"), its events
+    ("events"), what was served ("served"); `table` is the name of the table or of the record.
     """
 
     kind: str
@@ -118,7 +124,8 @@ def encode(fields: Mapping[str, Any], bodies: Sequence[Body]) -> tuple[Header, I
     text = json.dumps(content, separators=(",", ":")).encode("ascii")
     end = _aligned(_PREAMBLE.size + len(text))
     text = text.ljust(end - _PREAMBLE.size)
-    start = _PREAMBLE.pack(MAGIC, FORMAT, end, 0)[:_CHECKED]
+    number = EVENTS_FORMAT if any(kind == EVENTS for kind, _, _ in bodies) else FORMAT
+    start = _PREAMBLE.pack(MAGIC, number, end, 0)[:_CHECKED]
     checksum = google_crc32c.value(start + text)
     header = _header(dict(fields), listing, checksum, _hash(start, text), end)
 
@@ -141,9 +148,9 @@ def decode_header(file: str, data: pa.Buffer) -> Header:
     _, number, _, stored = _PREAMBLE.unpack(data.slice(0, _PREAMBLE.size))
     if checksum != stored:
         raise _corrupted(file, 0, f"header checksum {stored:08x}", f"{checksum:08x}")
-    if number != FORMAT:
+    if number not in (FORMAT, EVENTS_FORMAT):
         raise RecoveryImpossible(
-            f"{file}: written in format {number}, this Tidegate reads format {FORMAT}. "
+            f"{file}: written in format {number}, this Tidegate reads formats {FORMAT} and {EVENTS_FORMAT}. "
             "Use the version of Tidegate that wrote it, or a newer one."
         )
     content = json.loads(bytes(text))
@@ -300,6 +307,8 @@ def _aligned(size: int) -> int:
 def _described(section: Section) -> str:
     if section.kind == "order":
         return "the order of the batch"
+    if section.kind == EVENTS:
+        return "the events of the batch"
     return f"the rows of {section.kind} {section.table}"
 
 

@@ -10,8 +10,13 @@ A state is small when its rows take up to 1 MB. Its snapshot then takes as long 
 it would take a thread and two passes over files to save them; in return a small state does nothing in the background,
 so that what happens to its files follows from its batches alone.
 
-Invariant: the work for a batch does not depend on how large the state is, nor on how many versions are kept. Nothing
-here fails a batch, which is committed by then.
+Where versions hold events in place of rows (version_log.py), no snapshot can be put together from files: only the
+engine has the rows, so it writes them here and now, however many there are. One is due, as ever, when what lies behind
+the last one weighs as much; and as soon as a version is logged as changes: then the state needs no program any more.
+
+Invariant: the work for a batch does not depend on how large the state is, nor on how many versions are kept, except for
+these snapshots, whose bytes stay within a constant factor of the rows that events changed. Nothing here fails a
+batch, which is committed by then.
 """
 
 from __future__ import annotations
@@ -55,9 +60,10 @@ class Housekeeping:
         if finished is not None:
             store.learn(finished)
             store.forget_collected()
-        if store.wants_snapshot():
+        only_here = store.runs_events()
+        if store.wants_snapshot() or (only_here and not written.program):
             size = rows_size(core)
-            if size <= SMALL_BYTES:
+            if only_here or size <= SMALL_BYTES:
                 store.snapshot(written, {name: core.rows(name) for name in core.tables})
                 store.collect(look_again=False)
             else:

@@ -28,8 +28,6 @@ query owns a state (ownership.py).
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import logging
 import threading
 import time
@@ -47,6 +45,7 @@ from tidegate.durability.checkpoints import Checkpoints
 from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, Void, signatures
 from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.fingerprint import fingerprint
 from tidegate.durability.housekeeping import rows_size
 from tidegate.durability.log_reading import CommandReader
 from tidegate.durability.once_keys import LAYOUT as KEYS
@@ -492,10 +491,3 @@ class LoggedEngine:
         self._log.close()
         if self._held is not None:
             self._held.release()
-
-
-def fingerprint(program: Program) -> str:
-    """Names what a program does: two programs with the same one give the same rows for the same commands."""
-    plan = program.plan
-    told = [plan.source, [layout.to_json() for layout in plan.tables], signatures(plan.transactions)]
-    return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()

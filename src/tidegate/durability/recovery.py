@@ -3,6 +3,8 @@
     old state                                            new state
     snapshot 10, change 11, change 12 (damaged), ...     snapshot 11, whole, with an id of its own
 
+A version that takes a program to rebuild (version_log.py) is refused, and never silently replaced by an older one.
+
 Only the files that the version needs are read. Where the nearest snapshot is damaged, an older one and the changes
 after it do as well. The new state keeps the version's number, so later versions go on counting, and what was applied
 up to it; a query whose checkpoint is newer is refused until somebody adopts it there (adoption.py).
@@ -66,6 +68,8 @@ def recover(source: Storage, target: Storage, version: int | None = None) -> Rec
     if start is None:
         raise _refusal(source, reader, version)
     info = _info(reader, found, start)
+    if reader.program_of(info, start):
+        raise reader.program_needed(info, start)
     tables = {layout.name: reader.rows(layout, start, found) for layout in info.layouts}
     bodies: list[Body] = [("table", name, piece) for name, table in tables.items() for piece in files.pieces(table)]
     bodies.append((SERVED, "", reader.served_at(start, found).to_table()))
@@ -74,6 +78,9 @@ def recover(source: Storage, target: Storage, version: int | None = None) -> Rec
         kind="snapshot",
         rows={name: table.num_rows for name, table in tables.items()},
         records={},
+        program="",
+        ran=0,
+        weight=0,
         state=uuid.uuid4().hex,
         parent="",
         commit="",

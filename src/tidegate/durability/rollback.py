@@ -7,6 +7,9 @@ All tables go back together, those that the engine keeps for itself (windows, wa
 the highest `order_by` value seen. What was applied stays applied: queries go on with their next batch, and the batches
 whose effects were undone do not come again.
 
+Where the newest version cannot be read, because it takes a program to run its events (version_log.py), what would have
+to change is not known: the new version is then written whole.
+
 Invariant: the rows of the new version equal those of the earlier one, read with today's layouts.
 
 Cost: one table at a time in memory, at both versions.
@@ -29,7 +32,7 @@ from tidegate.foundation.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """From which version to which one; `rows` counts the rows that changed, by table.
+    """From which version to which one; `rows` counts the rows that changed, by table, or all of them where it is whole.
 
     `version` is the new one, None when all rows were as they were and nothing was written.
     """
@@ -38,6 +41,7 @@ class RolledBack:
     to: int
     rows: dict[str, int]
     version: VersionInfo | None
+    whole: bool = False
 
 
 def roll_back(storage: Storage, to: int) -> RolledBack:
@@ -48,6 +52,11 @@ def roll_back(storage: Storage, to: int) -> RolledBack:
         found = "there is no state here" if newest is None else f"the newest is version {newest.version}"
         raise InputError(f"{storage.path}: required an earlier version to go back to, got {to}: {found}.")
     earlier, _ = store.load(to)
+    if store.program_of(newest):
+        tables = {layout.name: rows_at(store, layout, to) for layout in newest.layouts}
+        counts = {name: table.num_rows for name, table in tables.items() if table.num_rows}
+        version = administration.commit({}, whole=tables, high=earlier.high)
+        return RolledBack(newest.version, to, counts, version, whole=True)
     changes: dict[str, pa.Table] = {}
     for layout in newest.layouts:
         found = changes_between(layout, rows_at(store, layout, newest.version), rows_at(store, layout, to))

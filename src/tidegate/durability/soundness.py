@@ -127,7 +127,7 @@ class SoundReader(VersionReader):
     def rows(self, layout: TableLayout, start: int, version: int) -> pa.Table:
         """The rows of a table at a version, from a snapshot (0: the empty state) and the changes after it."""
         steps = self._replay(start, version, [layout])
-        return fold(layout, (tables[layout.name] for tables in steps if layout.name in tables))
+        return fold(layout, (step.changes[layout.name] for step in steps if layout.name in step.changes))
 
     def served_at(self, start: int, version: int) -> Served:
         """What was served up to a version, from a snapshot and what the versions after it say."""

@@ -11,7 +11,9 @@
 Checked are all bytes of all files; that they belong to one state, that each version goes on from the one below by its
 hash, and a snapshot from the change beside it; that the newest version is not older than the head says; that what was
 served only grows, and that snapshots say the same of it as the versions before them. `deep` also rebuilds every
-snapshot from the one before it and the changes in between, and compares the rows.
+snapshot from the one before it and the changes in between, and compares the rows. Where versions hold events in place
+of rows, their bytes and their chain are checked like all others; what only a program could rebuild is not compared, and
+a remark says so.
 
 Everything that is wrong is collected, not raised: a person who runs this wants to know all of it. What may look odd
 and is not wrong is a remark: a history that begins later or goes on at a snapshot, as collections and incremental
@@ -33,6 +35,7 @@ from dataclasses import dataclass, field
 from tidegate.durability import files, head
 from tidegate.durability.head import Head
 from tidegate.durability.listing import Listing, file_name
+from tidegate.durability.program_needed import runs
 from tidegate.durability.row_changes import changes_between
 from tidegate.durability.served import Served
 from tidegate.durability.soundness import Checked, SoundReader, Told, parse_name
@@ -59,7 +62,8 @@ class FileCheck:
 class StateCheck:
     """All files of a state, what is wrong with the history that they form, and what is merely worth knowing.
 
-    `rebuildable` are the versions that can be rebuilt, as pairs of a first and a last one.
+    `rebuildable` are the versions that can be rebuilt, as pairs of a first and a last one; `readable` are those of
+    them that take no program.
     """
 
     path: str
@@ -69,6 +73,7 @@ class StateCheck:
     files: tuple[FileCheck, ...]
     problems: tuple[str, ...]
     remarks: tuple[str, ...]
+    readable: tuple[tuple[int, int], ...]
 
     @property
     def sound(self) -> bool:
@@ -130,6 +135,7 @@ class _Check:
         self._follow_links(reader)
         if deep:
             self._rebuild_snapshots(reader)
+        readable = self._note_events(reader, deep)
         by_name = Listing(names)
         self._look_for_holes(reader.listing, by_name)
         self._compare_head(noted, names, by_name.highest)
@@ -149,7 +155,9 @@ class _Check:
             by_name.highest,
             found_runs,
             tuple(checks),
-            *map(tuple, (self.problems, self.remarks)),
+            tuple(self.problems),
+            tuple(self.remarks),
+            found_runs if readable is None else _runs(readable),
         )
 
     def _reject(self, reader: SoundReader, name: str, problem: str) -> None:
@@ -218,6 +226,8 @@ class _Check:
             needed = range(start + 1, version + 1)
             if not all(reader.listing.has_change(number) for number in needed):
                 continue
+            if self.infos[version, "change"].ran > start:
+                continue  # only a program could: `_note_events` says so
             differences = {}
             try:
                 for layout in self.infos[version, "snapshot"].layouts:
@@ -232,6 +242,29 @@ class _Check:
                 source = f"snapshot {start} and the changes" if start else "the changes"
                 problem = f"its rows are not those that {source} up to {version} give; they differ in {rows}"
                 self._reject(reader, file_name(version, "snapshot"), problem)
+
+    def _note_events(self, reader: SoundReader, deep: bool) -> list[int] | None:
+        """Which versions only a program can rebuild, and which snapshots were not compared for that reason.
+
+        Returns the versions that take no program; None where none does.
+        """
+        held = [version for (version, kind), info in sorted(self.infos.items()) if kind == "change" and info.program]
+        if not held:
+            return None
+        readable = reader.readable()
+        self.remarks.append(
+            f"{'versions' if len(held) > 1 else 'version'} {runs(held)}: events in place of rows. Their files are "
+            "checked; only the program that ran the events can rebuild what follows from them. Versions that can be "
+            f"read without it: {runs(readable) or 'none'}"
+        )
+        skipped = [
+            version
+            for version in reader.listing.snapshots
+            if (found := self.infos.get((version, "change"))) and found.ran > reader.snapshot_below(version - 1)
+        ]
+        if deep and skipped:
+            self.remarks.append(f"not rebuilt, for that takes a program: snapshot {runs(skipped)}")
+        return readable
 
     def _look_for_holes(self, sound: Listing, by_name: Listing) -> None:
         there = sorted(

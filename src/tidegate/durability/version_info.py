@@ -57,6 +57,12 @@ class VersionInfo:
     `epoch` counts the owners. `commands` is how many commands of the engine's log the version covers, `log` the log's
     hash there (logged.py). `hash` is the version's own. `adopted` are applicants whose batches, up to the one named,
     count as applied because somebody said so (`tidegate state adopt`).
+
+    `program` is empty where the change file holds the rows that changed. Where it holds the batch's events instead,
+    `program` is the fingerprint of the program that ran them, which alone can run them again (version_log.py). `ran` is
+    the newest version, up to this one, of that kind; 0 when there is none. So one look at a version tells whether the
+    rows can be had from files alone: if `ran` is not above the snapshot that the version is rebuilt from. `weight` is
+    about what the rows take that the events changed: running them costs as much at least, however few bytes they are.
     """
 
     version: int
@@ -81,6 +87,9 @@ class VersionInfo:
     log: str = ""
     hash: str = ""
     adopted: dict[str, int] = field(default_factory=dict)
+    program: str = ""
+    ran: int = 0
+    weight: int = 0
 
 
 def to_fields(info: VersionInfo) -> dict[str, Any]:
@@ -91,6 +100,11 @@ def to_fields(info: VersionInfo) -> dict[str, Any]:
         fields["records"] = info.records
     if info.adopted:
         fields["adopted"] = info.adopted
+    if info.program:
+        fields["program"] = info.program
+        fields["weight"] = info.weight
+    if info.ran:
+        fields["ran"] = info.ran
     fields["owner"] = None if info.owner is None else asdict(info.owner)
     fields["layouts"] = [layout.to_json() for layout in info.layouts]
     return fields
@@ -114,6 +128,9 @@ def from_header(file: str, version: int, kind: Kind, header: Header) -> VersionI
         owner=None if fields["owner"] is None else Owner(**fields["owner"]),
         hash=fields["commit"] or header.hash,
         adopted=dict(fields.get("adopted", {})),
+        program=fields.get("program", ""),
+        ran=fields.get("ran", 0),
+        weight=fields.get("weight", 0),
     )
 
 

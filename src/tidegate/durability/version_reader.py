@@ -5,6 +5,10 @@
 What the files are, and how they form a chain, is told in `versions`, which adds the writing. Reading needs no owner and
 makes no file, so a state can be looked at while a query works on it.
 
+A change file may hold the events of its batch instead of the rows that they changed (version_log.py). Nobody gets rows
+from such a file without the program that ran them: `load` and `read_changes`, which know no program, refuse it, and say
+which versions they can read. `load_contents` gives the events to whoever has the program.
+
 Invariant: rows are given out only from files that agree with their checksums and stand in one chain; where the chain is
 broken, reading stops with an error that names the file.
 """
@@ -19,9 +23,10 @@ import pyarrow as pa
 from tidegate.durability import evolution, files
 from tidegate.durability.files import Header, Order, Section
 from tidegate.durability.listing import Listing, file_name
+from tidegate.durability.program_needed import program_needed
 from tidegate.durability.served import Served
 from tidegate.durability.version_info import Kind, VersionInfo, from_header, require_successor
-from tidegate.foundation.errors import RecoveryImpossible
+from tidegate.foundation.errors import RecoveryImpossible, TidegateError
 from tidegate.foundation.storage import Storage
 from tidegate.operations.layout import TableLayout
 
@@ -45,6 +50,19 @@ class StoredFile:
     def sections_of(self, table: str) -> list[Section]:
         """The sections with rows of a table."""
         return [section for section in self.header.sections if section.kind == "table" and section.table == table]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file holds: rows that changed, and the order of the events where that had to be logged; or the events.
+
+    `changes` has one change table for each table; `events` are those that ran, in their order, and None otherwise.
+    """
+
+    info: VersionInfo
+    changes: Changes
+    order: Order | None = None
+    events: pa.Table | None = None
 
 
 class VersionReader:
@@ -114,6 +132,13 @@ class VersionReader:
 
         `layouts` are the program's: rows stored with older ones are upgraded to them.
         """
+        found = self.read_contents(version, layouts)
+        if found.events is not None:
+            raise self.program_needed(found.info, self.snapshot_below(version - 1))
+        return found.info, found.changes, found.order
+
+    def read_contents(self, version: int, layouts: Sequence[TableLayout] | None = None) -> Contents:
+        """What a version's change file holds, be it rows or events."""
         if not self._listed().has_change(version) and self._listed().has_snapshot(version):
             raise RecoveryImpossible(
                 f"{self._file(version, 'change')}: version {version} was loaded as a whole, there is no "
@@ -127,16 +152,27 @@ class VersionReader:
         targets = self._targets(info, layouts)
         parts: dict[str, list[pa.Table]] = {name: [] for name in info.rows}
         order: Order | None = None
+        events: list[pa.Table] = []
         for section, content in zip(header.sections, contents, strict=True):
             if section.kind == "order":
                 order = content
+            elif section.kind == files.EVENTS:
+                events.append(content)
             elif section.kind == "table":
                 parts[section.table].append(evolution.upgrade(content, targets[section.table]))
         changes = {
             name: pa.concat_tables(tables) if tables else evolution.empty_changes(targets[name])
             for name, tables in parts.items()
         }
-        return info, changes, order
+        return Contents(info, changes, order, pa.concat_tables(events) if info.program else None)
+
+    def locate(self, version: int | None = None) -> VersionInfo:
+        """What is recorded of a version (None: the newest) that can be rebuilt; raises when it cannot."""
+        self.refresh()
+        wanted = self._listed().highest if version is None else version
+        if wanted < 1 or not self._listed().can_rebuild(wanted):
+            raise self._impossible(wanted)
+        return self.info(wanted)
 
     def load(
         self, version: int | None = None, layouts: Sequence[TableLayout] | None = None
@@ -144,19 +180,58 @@ class VersionReader:
         """A version (None: the newest) as change tables to apply one after the other to an empty state.
 
         The rows of the snapshot come first, in pieces, then the changes after it. Whether the files
-        are there and fit `layouts` is checked before anything is given out; damage is found, and
+        are there, fit `layouts` and hold rows is checked before anything is given out; damage is found, and
         raised, on the way: what was applied until then is to be thrown away.
         """
-        self.refresh()
-        wanted = self._listed().highest if version is None else version
-        if wanted < 1 or not self._listed().can_rebuild(wanted):
-            raise self._impossible(wanted)
-        info = self.info(wanted)
-        targets = list(self._targets(info, layouts).values())
-        start = self._listed().snapshot_below(wanted)
-        return info, self._replay(start, wanted, targets)
+        info, steps = self.load_contents(version, layouts)
+        return info, (step.changes for step in steps)
 
-    def _replay(self, start: int, version: int, layouts: Sequence[TableLayout]) -> Iterator[Changes]:
+    def load_contents(
+        self, version: int | None = None, layouts: Sequence[TableLayout] | None = None, program: str = ""
+    ) -> tuple[VersionInfo, Iterator[Contents]]:
+        """The same for a program, known by its fingerprint: rows to apply and events to run, one after the other."""
+        info = self.locate(version)
+        targets = list(self._targets(info, layouts).values())
+        self.require_program(info, program)
+        return info, self._replay(self.snapshot_below(info.version), info.version, targets, program)
+
+    # Who can rebuild it
+
+    def program_of(self, info: VersionInfo, start: int | None = None) -> str:
+        """The fingerprint of the program that must run events to rebuild a version from a snapshot, or from its own.
+
+        Empty where rows alone do. Whoever added a version had rebuilt the one below, so the last events tell whose all
+        of them are; where a lost snapshot made that untrue, it is noticed on the way.
+        """
+        start = self.snapshot_below(info.version) if start is None else start
+        return self._read_info(info.ran, "change").program if info.ran > start else ""
+
+    def require_program(self, info: VersionInfo, program: str = "") -> None:
+        """That a program, known by its fingerprint, can rebuild a version; an empty one runs no events."""
+        if self.program_of(info) not in ("", program):
+            raise self.program_needed(info, program=program)
+
+    def readable(self) -> list[int]:
+        """The versions that can be rebuilt without any program, oldest first; damaged ones are left out."""
+        found = []
+        for version in self._listed().rebuildable:
+            try:
+                if self.info(version).ran <= self.snapshot_below(version):
+                    found.append(version)
+            except TidegateError:
+                continue
+        return found
+
+    def program_needed(self, info: VersionInfo, start: int | None = None, program: str = "") -> RecoveryImpossible:
+        """Why a version cannot be rebuilt by a program, or by none, and the ways out."""
+        start = self.snapshot_below(info.version) if start is None else start
+        between = (self._read_info(number, "change") for number in range(start + 1, info.version + 1))
+        foreign = [found.version for found in between if found.program not in ("", program)]
+        return program_needed(self.storage.path, info.version, foreign, self.readable(), bool(program))
+
+    def _replay(
+        self, start: int, version: int, layouts: Sequence[TableLayout], program: str = ""
+    ) -> Iterator[Contents]:
         below: VersionInfo | None = None
         if start:
             name = file_name(start, "snapshot")
@@ -166,15 +241,17 @@ class VersionReader:
                 targets = self._targets(below, layouts)
                 for section, rows in files.read_sections(self.storage, name, header):
                     if section.kind == "table":
-                        yield {section.table: evolution.upgrade(rows, targets[section.table])}
+                        yield Contents(below, {section.table: evolution.upgrade(rows, targets[section.table])})
             except FileNotFoundError:
                 raise self._impossible(version) from None
         for number in range(start + 1, version + 1):
-            info, changes, _ = self.read_changes(number, layouts)
+            found = self.read_contents(number, layouts)
             if below is not None:
-                require_successor(self._file(number, "change"), info, below)
-            below = info
-            yield changes
+                require_successor(self._file(number, "change"), found.info, below)
+            if found.events is not None and found.info.program != program:
+                raise self.program_needed(self.info(version), start, program)
+            below = found.info
+            yield found
 
     def snapshot_rows(self, version: int) -> dict[str, int]:
         """How many rows each table has in the snapshot that a version is rebuilt from; none without one."""

@@ -20,8 +20,11 @@ out the same: users may compute them anew, with random numbers or the time of da
 The rows stay warm in memory between batches. An engine that fell behind applies the changes it missed;
 one whose memory may be half way through a failed batch forgets it and loads again.
 
+A version keeps the rows that its batch changed, or the events that it ran, as `log` says (version_log.py). A state may
+hold both; an engine whose program did not run the events that it would have to run is refused.
+
 Order: events run by `order_by`. Where that leaves ties, the source decides, and since a source need not repeat
-its order, the order of the first execution is logged with the version.
+its order, the order of the first execution is logged with the version; logged events stand in it.
 """
 
 from __future__ import annotations
@@ -36,12 +39,14 @@ import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.fingerprint import fingerprint, require_repeatable
 from tidegate.durability.housekeeping import Housekeeping
 from tidegate.durability.records import OUTCOMES, ROWS, outcome_record, output_record
 from tidegate.durability.served import Applicant
 from tidegate.durability.version_info import Owner
+from tidegate.durability.version_log import Log, executed_events, order_again, play, tracking
 from tidegate.durability.versions import VersionInfo, VersionStore
-from tidegate.engine.arrival import Arrival, arrange, content_hashes, reorder
+from tidegate.engine.arrival import Arrival, arrange, content_hashes
 from tidegate.engine.core import EngineCore
 from tidegate.foundation.errors import (
     InputError,
@@ -76,11 +81,15 @@ class VersionedEngine:
         workers: int = 1,
         punctuation: int | None = None,
         record: bool = False,
+        log: Log = "changes",
     ) -> None:
-        self.program = program
+        self._storage = open_storage(path) if isinstance(path, str) else path
+        if log == "commands":
+            require_repeatable(program, self._storage.path)
+        self.program, self._log = program, log
+        self._fingerprint = fingerprint(program)
         self._strategy, self._workers, self._punctuation = strategy, workers, punctuation
         self._record = record
-        self._storage = open_storage(path) if isinstance(path, str) else path
         self._store = VersionStore(self._storage, keep_versions)
         self._housekeeping = Housekeeping(self._store)
         self._core: EngineCore | None = None
@@ -206,17 +215,23 @@ class VersionedEngine:
         if requests is not None:
             by_transaction = core.plan.result_by_transaction
             records[OUTCOMES] = outcome_record(outcomes, requests, core.ranks(), by_transaction)
-        logged = None
+        order = kept = None
         if applicant.form == "call":
             records[ROWS] = outcomes
-        elif not arrival.total and events.num_rows > 1:
-            logged = content_hashes(events)[arrival.order]
+        has_ties = applicant.form != "call" and not arrival.total and events.num_rows > 1
+        if self._log == "commands":
+            kept = executed_events(core.plan, events, arrival, whole=has_ties)
+        elif has_ties:
+            order = content_hashes(events)[arrival.order]
         assert core.last_batch is not None
         high = before.high if before is not None else None
         if arrival.high is not None:
             high = arrival.high if high is None or type(high) is not type(arrival.high) else max(high, arrival.high)
         self._owner = owner
-        self._commit(applicant.name, applicant.batch, events.num_rows, core.last_batch.committed, high, logged, records)
+        info = self._info(applicant.name, applicant.batch, events.num_rows, core.last_batch.committed, high, self._log)
+        written = self._store.commit(info, core.take_changes(), order, records, kept)
+        self.version, self._hash = written.version, written.hash
+        self._housekeeping.after(written, core)
         return outcomes
 
     def _arrange(self, events: pa.Table, order_by: str | None, late: Late, before: VersionInfo | None) -> Arrival:
@@ -228,20 +243,23 @@ class VersionedEngine:
         if ROWS in known.records:
             kept = self._store.read_record(known.version, ROWS)
             return events.slice(0, 0) if kept is None else kept
+        if known.program not in ("", self._fingerprint):
+            raise self._changed(known, "another program than this one ran it")
         if not self._store.can_rebuild(known.base):
             raise self._unrepeatable(applicant, known.version)
         before = self._store.info(known.base) if known.base else None
+        if before is not None and self._store.program_of(before) not in ("", self._fingerprint):
+            raise self._changed(known, "it ran on rows that only another program can rebuild")
         self._go_to(before)
         arrival = self._arrange(events, order_by, late, before)
-        _, recorded, logged = self._store.read_changes(known.version, self.core.plan.tables)
-        order: Any = arrival.order
-        if logged is not None:
-            order = reorder(content_hashes(events), np.asarray(logged))
+        stored = self._store.read_contents(known.version, self.core.plan.tables)
+        order = order_again(stored, events, arrival)
         if order is None or events.num_rows != known.events:
             raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
-        outcomes = self.core.run(events, order, arrival.refused)
+        with tracking(self.core, stored.events is None):
+            outcomes = self.core.run(events, order, arrival.refused)
         self.core.take_outputs()  # the version has them
-        if not _same(self.core.take_changes(), recorded):
+        if stored.events is None and not _same(self.core.take_changes(), stored.changes):
             raise self._changed(known, "the same number of events, but they changed other rows")
         self.version, self._hash = known.version, known.hash
         return outcomes
@@ -282,10 +300,11 @@ class VersionedEngine:
         if self._store.tip() is not None:
             return False
         self._go_to(None)
-        for name, rows in tables.items():
-            self.core.load(name, rows)
+        with tracking(self.core, True):
+            for name, rows in tables.items():
+                self.core.load(name, rows)
         try:  # as a change, so that a first batch elsewhere wants the same name
-            self._store.commit(self._info(INITIAL, 0, 0, 0, None), self.core.take_changes())
+            self._store.commit(self._info(INITIAL, 0, 0, 0, None, "changes"), self.core.take_changes())
         except FileExistsError:
             return False
         finally:
@@ -294,22 +313,7 @@ class VersionedEngine:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _commit(
-        self,
-        query: str,
-        batch: int,
-        events: int,
-        committed: int,
-        high: Any,
-        logged: Any,
-        records: Mapping[str, pa.Table] | None = None,
-    ) -> None:
-        info = self._info(query, batch, events, committed, high)
-        written = self._store.commit(info, self.core.take_changes(), logged, records)
-        self.version, self._hash = written.version, written.hash
-        self._housekeeping.after(written, self.core)
-
-    def _info(self, query: str, batch: int, events: int, committed: int, high: Any) -> VersionInfo:
+    def _info(self, query: str, batch: int, events: int, committed: int, high: Any, log: Log) -> VersionInfo:
         return VersionInfo(
             version=self.version + 1,
             kind="change",
@@ -325,10 +329,12 @@ class VersionedEngine:
             size=0,
             epoch=self._epoch,
             owner=self._owner,
+            program=self._fingerprint if log == "commands" else "",
+            weight=self.core.written_bytes if log == "commands" else 0,
         )
 
     def _new_core(self, layouts: tuple[TableLayout, ...]) -> EngineCore:
-        return EngineCore(
+        core = EngineCore(
             self.program,
             layouts,
             track_changes=True,
@@ -337,6 +343,8 @@ class VersionedEngine:
             punctuation=self._punctuation,
             record=self._record,
         )
+        core.tracking = self._log == "changes"
+        return core
 
     def _forget(self) -> None:
         """Know nothing any more, neither the rows nor what the storage holds."""
@@ -357,24 +365,29 @@ class VersionedEngine:
         if target is None:
             self._core, self.version, self._hash = self._new_core(()), 0, ""
             return
-        info, steps = self._store.load(version, layouts)
+        info, steps = self._store.load_contents(version, layouts, self._fingerprint)
         require_no_renaming(self._storage.path, info.layouts, layouts)
         core = self._new_core(info.layouts)
         core.reserve(self._store.snapshot_rows(version))
-        for changes in steps:
-            core.apply(changes)
+        for step in steps:
+            play(core, step)
         self._core, self.version, self._hash = core, version, name
 
     def _catch_up(self, version: int) -> bool:
-        """Apply the changes up to a version; False when they do not follow from what memory holds, or are gone."""
+        """Go on to a version; False when it does not follow from what is here, is gone, or is another program's."""
         assert self._core is not None
         known = set(self._core.tables)
         try:
             for number in range(self.version + 1, version + 1):
-                info, changes, _ = self._store.read_changes(number, self.program.plan.tables)
-                if info.parent != self._hash or not known.issuperset(layout.name for layout in info.layouts):
+                found = self._store.read_contents(number, self.program.plan.tables)
+                info = found.info
+                if (
+                    info.program not in ("", self._fingerprint)
+                    or info.parent != self._hash
+                    or not known.issuperset(layout.name for layout in info.layouts)
+                ):
                     return False
-                self._core.apply(changes)
+                play(self._core, found)
                 self.version, self._hash = number, info.hash
         except RecoveryImpossible:  # collected meanwhile: load as a whole
             return False

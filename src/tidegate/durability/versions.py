@@ -24,14 +24,17 @@ then it is committed, or it is not. Where it is there but the file system could 
 said of it until the state was opened again (`StorageUncertain`). What fails afterwards (the note of the head, a
 snapshot, a collection) is logged and tried again later; it never makes a commit fail.
 
-Beside the rows that it changed, a version's change file may hold records: tables that the batch gave out (records.py).
+What a change file says of a batch is one of two things: the rows that it changed, or the events that it ran
+(version_log.py). The name, the chain and the commit are the same for both; a snapshot always holds rows.
+
+Beside that, a version's change file may hold records: tables that the batch gave out (records.py).
 They are no part of the state, so no snapshot holds them; they are there as long as the change file is, which is at
 least while the version is among the newest `keep_versions`.
 
 Cost: a commit writes the rows that changed and lists nothing, however many versions are kept. A snapshot is due when
 replaying the changes would cost as much as reading it, so the bytes written stay within a constant factor of the
-changes. It comes from rows in memory (`snapshot`) or from files (compaction.py); both write it here (`write_snapshot`).
-`collect` removes what no kept version needs.
+changes; events weigh as much as the rows that they changed. It comes from rows in memory (`snapshot`) or from files
+(compaction.py); both write it here (`write_snapshot`). `collect` removes what no kept version needs.
 
 A version that consists of several shards' files would be committed by the same one file, which names the others by
 their hashes; they are written before it, under names of their own.
@@ -94,7 +97,7 @@ class _Tip:
     def advance(self, info: VersionInfo) -> None:
         self.info = info
         self.served.add(info)
-        self.changes_size += max(info.size, CHANGE_BYTES_MIN)
+        self.changes_size += max(info.size, info.weight, CHANGE_BYTES_MIN)
 
     def postpone(self) -> None:
         self.asked[self.info.version] = self.changes_size
@@ -203,15 +206,21 @@ class VersionStore(VersionReader):
         changes: Mapping[str, pa.Table],
         order: Order | None = None,
         records: Mapping[str, pa.Table] | None = None,
+        events: pa.Table | None = None,
     ) -> VersionInfo:
         """Commits `info.version`: the change tables, the order of its events where it must be logged, its records.
 
+        With `info.program` it is the events that are kept, and there are no change tables.
         FileExistsError when the version is there already: someone else made it, and it is to be read.
         """
+        if bool(info.program) != (events is not None) or (changes and events is not None):
+            raise ValueError(f"version {info.version}: required rows, or events and the program that ran them")
         info = self._chained(info)
         require_tables(info, changes, evolution.change_schema)
         given = records or {}
         bodies = _sections(changes)
+        if events is not None:  # one section at least: it tells the columns
+            bodies += [(files.EVENTS, "", piece) for piece in (list(files.pieces(events)) or [events])]
         bodies += [("record", name, table) for name, table in given.items() if table.num_rows]
         if order is not None:
             bodies.append(("order", "", order))
@@ -227,7 +236,10 @@ class VersionStore(VersionReader):
         require_tables(info, tables, lambda layout: layout.arrow_schema)
         rows, bodies = _row_counts(tables), _sections(tables)
         if not self._listed().has_change(info.version):
-            return self._committed(self._write(replace(self._chained(info), kind="snapshot", rows=rows), bodies))
+            info = replace(self._chained(info), kind="snapshot", rows=rows, records={}, program="", weight=0)
+            served = Served.from_table(self._served_at(info.base).to_table())
+            served.add(info)
+            return self._committed(self._write(info, [*bodies, (SERVED, "", served.to_table())]))
         below = self._read_info(info.version, "change")
         return self.write_snapshot(below, info.layouts, rows, self._served_at(info.version), bodies)
 
@@ -256,7 +268,8 @@ class VersionStore(VersionReader):
             return lines
 
         bodies = [*bodies, (SERVED, "", Deferred(lines.num_rows, files.section_size(lines), last))]
-        whole = replace(below, kind="snapshot", rows=dict(rows), records={}, commit=below.hash, layouts=layouts)
+        whole = replace(below, kind="snapshot", rows=dict(rows), records={}, program="", weight=0)
+        whole = replace(whole, commit=below.hash, layouts=layouts)
         try:
             written = self._write(whole, bodies)
         except FileExistsError:
@@ -290,6 +303,10 @@ class VersionStore(VersionReader):
             self.tip()
         tip = self._tip
         return tip is not None and tip.changes_size >= max(tip.snapshot_size, SNAPSHOT_AFTER_BYTES, tip.postponed)
+
+    def runs_events(self) -> bool:
+        """Whether events must be run to get from the newest snapshot to the newest version: files alone do not do."""
+        return self._tip is not None and self._tip.info.ran > self._tip.snapshot
 
     def collect(self, look_again: bool = True) -> list[str]:
         """Removes what none of the newest `keep_versions` versions needs, and what crashed writers left.
@@ -353,14 +370,15 @@ class VersionStore(VersionReader):
             raise FileExistsError(f"{self.storage.path}: version {info.version} is committed already")
         if not listing.can_rebuild(info.base):
             raise self._impossible(info.base)
+        ran = info.version if info.program else 0
         if info.base == 0:
-            return replace(info, state=uuid.uuid4().hex, parent="", commit="")
+            return replace(info, state=uuid.uuid4().hex, parent="", commit="", ran=ran)
         below = (
             self._tip.info if self._tip is not None and self._tip.info.version == info.base else self.info(info.base)
         )
         if info.commands < below.commands:  # not from an engine with a log: what that had logged stays covered
             info = replace(info, commands=below.commands, log=below.log)
-        return replace(info, state=below.state, parent=below.hash, commit="")
+        return replace(info, state=below.state, parent=below.hash, commit="", ran=ran or below.ran)
 
     def _write(self, info: VersionInfo, bodies: Sequence[Body]) -> VersionInfo:
         header, parts = files.encode(to_fields(info), bodies)
@@ -396,11 +414,14 @@ class VersionStore(VersionReader):
         self._listed().add(written.version, written.kind)
         if self._tip is not None and self._tip.info.version == written.base:
             self._tip.advance(written)
+            if written.kind == "snapshot":
+                self._tip.replace_snapshot(written)
         elif written.base == 0:
             served = Served()
             served.add(written)
             whole = written.kind == "snapshot"
-            weights = (written.version, written.size, 0) if whole else (0, 0, max(written.size, CHANGE_BYTES_MIN))
+            weight = max(written.size, written.weight, CHANGE_BYTES_MIN)
+            weights = (written.version, written.size, 0) if whole else (0, 0, weight)
             self._tip = _Tip(written, served, *weights)
         else:
             self._tip = None

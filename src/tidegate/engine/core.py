@@ -28,7 +28,7 @@ from tidegate.engine.intake import (
     Bound,
     bind,
     key_words,
-    kind_accepts,
+    name_column,
     one_piece,
     require_column,
 )
@@ -45,7 +45,7 @@ from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.foundation.jit import load_program
 from tidegate.operations.decision import Strategy
-from tidegate.operations.layout import Kind, TableLayout, Value
+from tidegate.operations.layout import TableLayout, Value
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN, Outcome
 from tidegate.operations.plan import Program, RowParameter
 
@@ -70,7 +70,7 @@ class EngineCore:
     """A program and its tables.
 
     `extra` are tables that the state holds and the program does not use; with `track_changes` the
-    engine remembers which rows were written until `take_changes` asks.
+    engine remembers which rows were written until `take_changes` asks, except while `tracking` is off.
     """
 
     def __init__(
@@ -91,8 +91,11 @@ class EngineCore:
         self.tables = {layout.name: TableState(layout, self.strings) for layout in layouts}
         self._last_batch: BatchReport | None = None
         self._last_was_single = False
-        self._track = track_changes
-        self._deleting = any(plan.may_delete for plan in self.plan.transactions)
+        self.tracking = track_changes
+        """Whether written rows are noted; may be changed where `take_changes` would give nothing."""
+        self.written_bytes = 0
+        """About what the rows take that the last batch wrote, each counted once, without the bytes of strings."""
+        self._looks = track_changes or any(plan.may_delete for plan in self.plan.transactions)
         self._touched: dict[str, Touched] = {}
         self._strings_limit = STRINGS_KEPT
         self._order = _NONE
@@ -169,6 +172,7 @@ class EngineCore:
         """Bind a batch's events; nothing runs."""
         assert self._replayed is None, "a batch is replayed: end that first"
         started = time.perf_counter()
+        self.written_bytes = 0
         self._collect_strings_if_due()
         if self.flows is not None:
             self._wake_flows()
@@ -188,7 +192,7 @@ class EngineCore:
         if self.flows is not None:
             outcomes = self.flows.hold_back(entered.events, outcomes)
             if self._flow_store is not None:
-                self._flow_store.save(self._note_written)
+                self._flow_store.save(self._note_kept)
         done = time.perf_counter()
         self._last_was_single = False
         self._last_batch = BatchReport(
@@ -297,7 +301,7 @@ class EngineCore:
     def _take_in(self, events: pa.Table, refused: Mapping[str, Array]) -> Batch:
         what = "events"
         columns = [require_column(events, b.parameter, what) for b in (*self.plan.rows, *self.plan.values)]
-        names = self._name_column(events, what)
+        names = name_column(events, self.plan, what)
         taken = [name for name in OUTCOME_COLUMNS if name in events.column_names]
         if taken:
             raise InputError(
@@ -336,26 +340,6 @@ class EngineCore:
             batch.refuse_users(bound.nan, users, f"NaN key in column {parameter.name!r}")
         return bound
 
-    def _name_column(self, events: pa.Table, what: str) -> pa.Array | None:
-        if TRANSACTION_COLUMN not in events.column_names:
-            if len(self.plan.entries) == 1:
-                return None
-            known = ", ".join(self.plan.event_names[number] for number in self.plan.entries)
-            raise InputError(
-                f"{what}: column {TRANSACTION_COLUMN!r} is missing; a program of several transactions needs it to name "
-                f"one of: {known}; the columns are: {', '.join(events.column_names)}"
-            )
-        column = events.column(TRANSACTION_COLUMN)
-        if not kind_accepts(column.type, Kind.STR):
-            if len(self.plan.entries) == 1 and TRANSACTION_COLUMN in self.plan.columns:
-                return None
-            raise InputError(
-                f"{what}: column {TRANSACTION_COLUMN!r} has type {column.type}, required: str (string), the name of a "
-                "transaction"
-            )
-        found = one_piece(column)
-        return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
-
     def _number_names(self, batch: Batch, names: pa.Array | None) -> None:
         if names is None:
             batch.kinds[:] = self.plan.entries[0]
@@ -380,16 +364,24 @@ class EngineCore:
         bound = {binding.parameter.table.name for binding in self.plan.rows}  # type: ignore[union-attr]
         for name in bound if self.flows is None else [layout.name for layout in self.plan.tables]:
             table = self.tables[name]
-            touched = batch.written(table) if self._track or self._deleting else _NONE
+            touched = batch.written(table) if self._looks else _NONE
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
-            if self._track and len(new := table.note(touched)):  # most rows of a busy table were noted before
+            self.written_bytes += 8 * len(touched) * len(table.layout.columns)
+            if self.tracking and len(new := table.note(touched)):  # most rows of a busy table were noted before
                 self._note_written(name, table.keys[new])
             table.sweep(touched[~table.exists[touched]])
             if self.flows is not None and name in self.flows.histories:
                 self.flows.histories[name].sweep(touched)
 
+    def _note_kept(self, name: str, keys: Array) -> None:
+        """Rows in which graphs remember were written."""
+        self.written_bytes += 8 * len(keys) * len(self.tables[name].layout.columns)
+        self._note_written(name, keys)
+
     def _note_written(self, name: str, keys: Array) -> None:
+        if not self.tracking:
+            return
         if name not in self._touched:
             self._touched[name] = Touched(keys.shape[1])
         self._touched[name].add(keys)
@@ -471,8 +463,7 @@ class EngineCore:
                 table.sweep(slots)
         if again is not None:
             raise InputError(duplicate_message(table.layout, rows, again))
-        if self._track:
-            self._note_written(name, keys)
+        self._note_written(name, keys)
 
     # --- reading ----------------------------------------------------------------------------------------
 

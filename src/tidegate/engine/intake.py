@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from tidegate.engine.state.strings import Numbering, StringPool, read_only
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Column, Kind, TableLayout
-from tidegate.operations.plan import DTYPES, Parameter, RowParameter
+from tidegate.operations.outcomes import TRANSACTION_COLUMN
+from tidegate.operations.plan import DTYPES, Parameter, ProgramPlan, RowParameter
 
 Array = npt.NDArray[Any]
 
@@ -47,6 +48,28 @@ def require_column(events: pa.Table, parameter: Parameter, what: str) -> pa.Arra
     column = events.column(parameter.name)
     check_type(column.type, parameter, what)
     return one_piece(column)
+
+
+def name_column(events: pa.Table, plan: ProgramPlan, what: str) -> pa.Array | None:
+    """The names of the events' transactions, in one piece; None where there is one, and no need to name it."""
+    if TRANSACTION_COLUMN not in events.column_names:
+        if len(plan.entries) == 1:
+            return None
+        known = ", ".join(plan.event_names[number] for number in plan.entries)
+        raise InputError(
+            f"{what}: column {TRANSACTION_COLUMN!r} is missing; a program of several transactions needs it to name "
+            f"one of: {known}; the columns are: {', '.join(events.column_names)}"
+        )
+    column = events.column(TRANSACTION_COLUMN)
+    if not kind_accepts(column.type, Kind.STR):
+        if len(plan.entries) == 1 and TRANSACTION_COLUMN in plan.columns:
+            return None
+        raise InputError(
+            f"{what}: column {TRANSACTION_COLUMN!r} has type {column.type}, required: str (string), the name of a "
+            "transaction"
+        )
+    found = one_piece(column)
+    return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
 
 def one_piece(column: pa.ChunkedArray) -> pa.Array:

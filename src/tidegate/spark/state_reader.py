@@ -7,28 +7,42 @@ table's rows, so the plan holds a path and version numbers, never data.
 Tuples of an output stream are no rows of the state: each version has those of its own batch (`durability.records`).
 What is read are those of all versions up to the one chosen that are still kept, one after the other.
 
+Where versions hold events in place of rows (`durability.version_log`), the task runs them, which takes the program that
+ran them first: the one given as `transactions`, or the one that this process called `transact` with on the same path.
+
 What cannot be read is refused at the call: no state, no such table or stream, a version that is not kept, a table
-or stream declared otherwise than it is stored. Reading needs no owner and makes no file.
+or stream declared otherwise than it is stored, events whose program nobody gave. Reading needs no owner and
+makes no file.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tidegate.api.dataflow import Dataflow
 from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
+from tidegate.api.transaction import Transaction
+from tidegate.compiler.program import build_program
+from tidegate.durability.evolution import require_fit
+from tidegate.durability.fingerprint import fingerprint
 from tidegate.durability.records import output_record, output_streams
 from tidegate.durability.stored_rows import rows_at
+from tidegate.durability.version_info import VersionInfo
+from tidegate.durability.version_log import rows_by_running
 from tidegate.durability.versions import VersionStore
 from tidegate.engine.state.streams import tuple_schema
 from tidegate.foundation.errors import DefinitionError, InputError, RecoveryImpossible
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.layout import TableLayout
+from tidegate.operations.plan import Program
+from tidegate.spark.known_programs import known
+from tidegate.spark.payload import pack, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +53,12 @@ Read = Callable[[], Iterator[pa.Table]]
 
 
 def read_state(
-    spark: SparkSession, path: str | os.PathLike[str], table: type | Stream, version: int | None = None
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    table: type | Stream,
+    version: int | None = None,
+    *,
+    transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow | None = None,
 ) -> DataFrame:
     """The rows of a table of a state, or the tuples of a stream that no transaction is on.
 
@@ -50,6 +69,8 @@ def read_state(
             its tuples in the order in which they were emitted, with the number of the round as `batch`. Those of at
             least the newest `keep_versions` batches are there.
         version: a version as `tidegate state ls` lists them; None is the newest.
+        transactions: what `transact` was given, for a state with log="commands": the rows come from running its events
+            again. Not needed where this process has called `transact` with them; not looked at where rows are kept.
     """
     layout = None if isinstance(table, Stream) else layout_of(table)
     if layout is None and not isinstance(table, Stream):
@@ -65,7 +86,8 @@ def read_state(
         schema, read = _stream_reader(store, table, version)
     else:
         assert layout is not None
-        schema, read = layout.arrow_schema, _table_reader(store, layout, version)
+        program = None if transactions is None else build_program(transactions)
+        schema, read = layout.arrow_schema, _table_reader(store, layout, version, program)
     return spark.range(0, 1, 1, 1).mapInArrow(make_reader(read), from_arrow_schema(schema))
 
 
@@ -80,8 +102,9 @@ def make_reader(read: Read) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
     return reader
 
 
-def _table_reader(store: VersionStore, layout: TableLayout, version: int | None) -> Read:
-    info, _ = store.load(version, layouts=[layout])
+def _table_reader(store: VersionStore, layout: TableLayout, version: int | None, given: Program | None) -> Read:
+    info = store.locate(version)
+    require_fit(store.storage.path, info.layouts, [layout])
     held = {stored.name for stored in info.layouts}
     if layout.name not in held:
         raise InputError(
@@ -89,6 +112,9 @@ def _table_reader(store: VersionStore, layout: TableLayout, version: int | None)
             f"{info.version}; its tables are {', '.join(sorted(held))}"
         )
     path, number = store.storage.path, info.version
+    program = _program(store, info, given)
+    if program is not None:
+        return _running_reader(path, number, layout, program)
 
     def read() -> Iterator[pa.Table]:
         yield rows_at(VersionStore(open_storage(path)), layout, number)
@@ -96,8 +122,27 @@ def _table_reader(store: VersionStore, layout: TableLayout, version: int | None)
     return read
 
 
+def _program(store: VersionStore, info: VersionInfo, given: Program | None) -> Program | None:
+    """The program that runs the events which a version follows from; None where it follows from rows alone."""
+    wanted = store.program_of(info)
+    if not wanted:
+        return None
+    program = given or known(store.storage.path, wanted)
+    store.require_program(info, "" if program is None else fingerprint(program))
+    return program
+
+
+def _running_reader(path: str, version: int, layout: TableLayout, program: Program) -> Read:
+    payload = pack(program)
+
+    def read() -> Iterator[pa.Table]:
+        yield rows_by_running(VersionStore(open_storage(path)), unpack(payload), layout, version)
+
+    return read
+
+
 def _stream_reader(store: VersionStore, stream: Stream, version: int | None) -> tuple[pa.Schema, Read]:
-    newest, _ = store.load(version)
+    newest = store.locate(version)
     infos = [info for info in store.infos() if info.version <= newest.version]
     name, where = output_record(stream.name), f"read_state: the state at {store.storage.path}"
     if not any(name in info.records for info in infos):

@@ -38,6 +38,7 @@ from pyspark import TaskContext
 from tidegate.durability import ownership
 from tidegate.durability.served import Applicant, call_applicant, once_applicant, stream_applicant
 from tidegate.durability.version_info import Owner
+from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.foundation.errors import InputError, StateOwned
 from tidegate.foundation.storage import open_storage
@@ -56,7 +57,7 @@ OUTPUT_ROWS = 1 << 16
 ENGINES_MAX = 4
 """States that one worker keeps warm; beyond it the one not used for longest is dropped."""
 
-_engines: OrderedDict[tuple[str, str, int], VersionedEngine] = OrderedDict()
+_engines: OrderedDict[tuple[str, str, int, Log], VersionedEngine] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class TaskSettings:
     planned_state: str
     planned_version: int
     requests: str | None = None
+    log: Log = "changes"
 
 
 def make_task(settings: TaskSettings) -> Task:
@@ -123,7 +125,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
 
 def _engine(settings: TaskSettings) -> VersionedEngine:
     """The warm engine of this worker for this state and program, or a new one."""
-    key = (settings.path, settings.digest, settings.keep_versions)
+    key = (settings.path, settings.digest, settings.keep_versions, settings.log)
     engine = _engines.pop(key, None)
     if engine is None:
         for other in [other for other in _engines if other[0] == settings.path]:
@@ -131,7 +133,11 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
         while len(_engines) >= ENGINES_MAX:
             _engines.popitem(last=False)
         engine = VersionedEngine(
-            unpack(settings.payload), settings.path, keep_versions=settings.keep_versions, workers=_processors()
+            unpack(settings.payload),
+            settings.path,
+            keep_versions=settings.keep_versions,
+            workers=_processors(),
+            log=settings.log,
         )
     _engines[key] = engine
     return engine

@@ -7,10 +7,10 @@ Everything before the shuffle runs in as many tasks as the source has partitions
 outcomes as well: `repartition(1)` moves rows, it does not pull the work before it into one task as
 `coalesce(1)` would. The task itself is in `task`; nothing here runs an event.
 
-What is done at the call: the program is linked, the columns and the stored tables are checked against
-it, the state is filled from `initial` if it is empty, and the program is packed once for the workers. All
-structural mistakes are raised here. No JVM object is touched, so a Spark Connect session works as well; the
-process that calls must reach the state's path, as the workers must.
+What is done at the call: the program is linked, the columns and the stored tables are checked against it, and that it
+can run the events that the state may hold in place of rows; the state is filled from `initial` if it is empty, and the
+program is packed once for the workers. All structural mistakes are raised here. No JVM object is touched, so a Spark
+Connect session works as well; the process that calls must reach the state's path, as the workers must.
 
 A stream's events are counted by `observe`, for two reasons that have little to do with the count. An observed plan is
 not optimised away when a micro-batch has no rows, so the task runs for every micro-batch, and the state knows each of
@@ -36,13 +36,16 @@ from tidegate.api.transaction import Transaction
 from tidegate.compiler.program import build_program
 from tidegate.durability import ownership
 from tidegate.durability.evolution import require_fit, require_no_renaming
+from tidegate.durability.fingerprint import fingerprint, require_repeatable
 from tidegate.durability.version_info import Owner, VersionInfo
+from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.plan import Program
 from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
+from tidegate.spark.known_programs import remember
 from tidegate.spark.payload import digest, pack
 from tidegate.spark.release import watch
 from tidegate.spark.stream_session import is_stream_session
@@ -65,6 +68,7 @@ def transact(
     initial: Mapping[type, DataFrame | pa.Table] | None = None,
     keep_versions: int = 100,
     requests: str | None = None,
+    log: Log = "changes",
 ) -> DataFrame:
     """Run transactions over events, in order, exactly once, on state that lasts.
 
@@ -86,6 +90,12 @@ def transact(
             output streams and the outcomes of requests are kept.
         requests: the column of events that are somebody's request, with an id (a string or a whole number) that is
             null for all others. Their outcomes are kept with the state, and `await_outcome` finds them by id.
+        log: what a version keeps of its batch. "changes": the rows that it changed; any program whose tables fit, and
+            every tool, can read them. "commands": the events that it ran, which are run again when the state is opened;
+            less is written where an event is smaller than the rows that it changes, but only this program can read
+            them (`read_state(..., transactions=...)`), and tools cannot. Transactions declared `compiled=False` are
+            refused. It may differ from one start of a query to the next. To change the program, run one batch with the
+            old one and "changes" first, which keeps the whole state.
 
     Returns:
         The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
@@ -94,11 +104,14 @@ def transact(
         the same order each time.
     """
     program = build_program(transactions)
-    path = _check_arguments(state, late, keep_versions, order_by=order_by, requests=requests)
+    path = _check_arguments(state, late, keep_versions, log, order_by=order_by, requests=requests)
+    if log == "commands":
+        require_repeatable(program, "transact")
     check_events(events.schema, program.plan, order_by, requests)
     in_stream = not events.isStreaming and is_stream_session(events.sparkSession)
     call = _count_call(events.sparkSession, path) if in_stream else 0
     newest = _prepared(program, path, initial or {}, keep_versions)
+    remember(path, program)
     watch(events, path)
     if events.isStreaming:
         ownership.stay_alive(open_storage(path), ownership.process_token())
@@ -122,6 +135,7 @@ def transact(
         planned_state="" if newest is None else newest.state,
         planned_version=0 if newest is None else newest.version,
         requests=requests,
+        log=log,
     )
     return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
 
@@ -133,6 +147,7 @@ def _prepared(program: Program, path: str, initial: Mapping[type, Any], keep_ver
     if newest is not None:
         require_fit(path, newest.layouts, program.plan.tables)
         require_no_renaming(path, newest.layouts, program.plan.tables)
+        store.require_program(newest, fingerprint(program))
     first_rows = _first_rows(program, initial)
     if newest is not None or not first_rows:
         return newest
@@ -181,10 +196,14 @@ def _app_name(session: SparkSession) -> str:
     return session.conf.get("spark.app.name", "") or "Spark"
 
 
-def _check_arguments(state: str | os.PathLike[str], late: object, keep_versions: object, **columns: object) -> str:
+def _check_arguments(
+    state: str | os.PathLike[str], late: object, keep_versions: object, log: object, **columns: object
+) -> str:
     """The state's path as workers understand it; raises InputError for an argument that cannot be."""
     if late not in get_args(Late):
         raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
+    if log not in get_args(Log):
+        raise InputError(f'transact: log must be "changes" or "commands", got {log!r}')
     if not isinstance(keep_versions, int) or keep_versions < 1:
         raise InputError(f"transact: keep_versions must be a whole number of at least 1, got {keep_versions!r}")
     for argument, column in columns.items():

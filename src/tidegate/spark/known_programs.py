@@ -1,0 +1,34 @@
+"""The programs that this process has called `transact` with, by the state that they ran on.
+
+A state with log="commands" is read by running its events again, with the program that ran them. In a notebook or a
+script that program was given to `transact` a few lines above `read_state`; it need not be given twice.
+
+Only programs with the fingerprint that the state asks for are handed out, so what is remembered here can be missing,
+and never wrong.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from tidegate.durability.fingerprint import fingerprint
+from tidegate.operations.plan import Program
+
+PROGRAMS_MAX = 32
+"""Programs that are remembered; beyond it the one not given for longest is forgotten."""
+
+_programs: OrderedDict[tuple[str, str], Program] = OrderedDict()
+
+
+def remember(path: str, program: Program) -> None:
+    """A program runs on the state at a path."""
+    key = (path, fingerprint(program))
+    _programs.pop(key, None)
+    _programs[key] = program
+    while len(_programs) > PROGRAMS_MAX:
+        _programs.popitem(last=False)
+
+
+def known(path: str, name: str) -> Program | None:
+    """The program with a fingerprint that ran on the state at a path; None if there was none."""
+    return _programs.get((path, name))
