@@ -113,7 +113,7 @@ class EngineCore:
                 require_same_memory(extra, hidden)
                 self.tables |= {layout.name: TableState(layout, self.strings) for layout in hidden}
                 self._flow_store = FlowStore(self.flows, self.tables)
-        self._single = SingleRun(self.plan, self.tables, self._note_written if track_changes else None)
+        self._single = SingleRun(self.plan, self.tables, self._note_slots if track_changes else None)
         self._use_strings(self.strings)
         offsets, data = string_buffers(pa.array(self.plan.event_names, pa.large_string()))
         words = [first_word(data, words_of(data), *span) for span in zip(offsets[:-1], np.diff(offsets), strict=True)]
@@ -378,6 +378,12 @@ class EngineCore:
         """Rows in which graphs remember were written."""
         self.written_bytes += 8 * len(keys) * len(self.tables[name].layout.columns)
         self._note_written(name, keys)
+
+    def _note_slots(self, table: TableState, slots: list[int]) -> None:
+        """A few rows were written."""
+        new = [slot for slot in slots if table.note_one(slot)] if self.tracking else []
+        if new:
+            self._note_written(table.layout.name, table.keys[new])
 
     def _note_written(self, name: str, keys: Array) -> None:
         if not self.tracking:

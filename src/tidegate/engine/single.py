@@ -40,7 +40,7 @@ from tidegate.operations.plan import DTYPES, Parameter, ProgramPlan, RowParamete
 
 Array = npt.NDArray[Any]
 Convert = Callable[[Any], Any]
-NoteWritten = Callable[[str, Array], None]
+NoteWritten = Callable[[TableState, list[int]], None]
 
 LIST_ITEMS_MAX = 256
 """Longer lists go the way of a batch: there, an item takes no longer than here, and the rest no longer matters."""
@@ -63,8 +63,7 @@ class Unusual(Exception):
 class SingleRun:
     """Runs single transactions of a program on its tables.
 
-    `note_written` is told the keys of the rows that a transaction wrote and that were not noted yet, table by table;
-    None where nobody asks.
+    `note_written` is told the slots of the rows that a transaction wrote, table by table; None where nobody asks.
     """
 
     def __init__(
@@ -243,10 +242,8 @@ class _Event:
                 written = [row.slots[: row.count].tolist() for row in self._rows if row.written and row.table is table]
                 touched = list(dict.fromkeys(slot for slots in written for slot in slots))
                 absent = [slot for slot in touched if not table.exists[slot]]
-                if note_written is not None:
-                    new = [slot for slot in touched if table.note_one(slot)]
-                    if new:
-                        note_written(table.layout.name, table.keys[new])
+                if note_written is not None and touched:
+                    note_written(table, touched)
             if absent or len(table.fresh):
                 table.sweep(np.array(absent, np.int64))
 
