@@ -58,13 +58,14 @@ class Calls:
         self._lock = lock
         self._log = log
         self._queue: deque[Call] = deque()
+        log.after_write = self._wake_next
 
     def run(self, action: Callable[[], Any]) -> Any:
         """The outcome of a call, when it has run and is certain to stay; raises what it raised.
 
         Where nobody else calls there is nothing to hand over: no queue, and no call that others could wake.
         """
-        if self._queue or not self._lock.acquire(blocking=False):
+        if self._queue or self._log.is_writing or not self._lock.acquire(blocking=False):
             return self.result(self.make(action))
         outcome, failure = None, None
         try:
@@ -90,7 +91,7 @@ class Calls:
     def result(self, call: Call) -> Any:
         """The outcome of a call, when it has run and is certain to stay; raises what it raised."""
         while not call.done:
-            if self._lock.acquire(blocking=False):
+            if not self._log.is_writing and self._lock.acquire(blocking=False):
                 self._serve(call)
             else:
                 call.gate.acquire()

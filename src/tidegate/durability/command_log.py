@@ -84,6 +84,8 @@ class CommandLog:
         self._lock = threading.Lock()
         self._group = _Group()
         self._leading = False
+        self.after_write: Callable[[], None] = lambda: None
+        """Called when a group was written, or could not be, by the thread that led; it must not wait."""
         self._failure: Exception | None = None
         self._appender: Appender | None = None
         self._header: Header | None = None
@@ -177,6 +179,11 @@ class CommandLog:
             self._unwritten += size
             return group
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a group is being written; `after_write` is called when that has ended."""
+        return self._leading
+
     def last(self) -> _Group:
         """What to wait for, to wait for everything that was appended."""
         return self._group
@@ -242,27 +249,33 @@ class CommandLog:
             following = self._group
             following.wake(1 if failure is None and following.records else None)  # one writes the next group, for all
             group.wake()
+            self.after_write()
 
     def _write(self, group: _Group) -> None:
         """Make the records of a group frames, and these certain to stay."""
-        assert self._header is not None
+        if self._sync != "always":
+            self._write_payload(group.records[0] if len(group.records) == 1 else b"".join(group.records))
+            self.next += sum(group.counts)
+            return
         for payload, count in self._payloads(group):
-            if self._appender is None:
-                self._write_object(payload)
-            else:
-                data, self._end = encode_frame(self._header, self._end, self._synced, payload)
-                self._appender.write(data)
-                self.size += len(data)
-                if self._sync != "never":
-                    self._appender.sync()
-                    self._synced = self._end.offset
+            self._write_payload(payload)
             self.next += count
 
-    def _payloads(self, group: _Group) -> Iterator[tuple[bytes, int]]:
-        """What is synced together, with the number of commands in it."""
-        if self._sync != "always":
-            yield b"".join(group.records), sum(group.counts)
+    def _write_payload(self, payload: bytes) -> None:
+        """Append a frame, and sync it."""
+        assert self._header is not None
+        if self._appender is None:
+            self._write_object(payload)
             return
+        data, self._end = encode_frame(self._header, self._end, self._synced, payload)
+        self._appender.write(data)
+        self.size += len(data)
+        if self._sync != "never":
+            self._appender.sync()
+            self._synced = self._end.offset
+
+    def _payloads(self, group: _Group) -> Iterator[tuple[bytes, int]]:
+        """What is synced together where every command has its own sync, with the number of commands in it."""
         pieces: list[tuple[list[bytes], int]] = []
         for record, counts in zip(group.records, group.counts, strict=True):
             if counts or self._appender is not None or not pieces:

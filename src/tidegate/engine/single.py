@@ -40,6 +40,7 @@ from tidegate.operations.plan import DTYPES, Parameter, ProgramPlan, RowParamete
 
 Array = npt.NDArray[Any]
 Convert = Callable[[Any], Any]
+Place = tuple[str, Array, Convert]
 NoteWritten = Callable[[TableState, list[int]], None]
 
 LIST_ITEMS_MAX = 256
@@ -207,6 +208,8 @@ class _Event:
                 self._arguments.append(value)
         self._arguments = [*self._rows, *self._arguments]
         self._lists = [argument for argument in self._arguments if argument.many]
+        self._plain = [place for argument in self._arguments if (place := argument.place()) is not None]
+        self._others = [argument for argument in self._arguments if argument.place() is None]
         self._tables = [tables[layout.name] for layout in plan.transactions[number].tables]
         self._may_delete = plan.transactions[number].may_delete
         result = plan.transactions[number].result
@@ -216,7 +219,9 @@ class _Event:
 
     def take_in(self, arguments: Mapping[str, Any]) -> None:
         """Write the arguments into the arrays, and give every key a slot."""
-        for argument in self._arguments:
+        for name, array, convert in self._plain:
+            array[0] = convert(arguments[name])
+        for argument in self._others:
             argument.fill(arguments[argument.name])
         self.batch.status[0] = 0
         self.batch.valid[0] = False
@@ -285,6 +290,10 @@ class _Argument(abc.ABC):
         """Make the list so long for the program."""
         self._offsets[1] = count
 
+    def place(self) -> Place | None:
+        """The argument's name, where its value goes, and how it is converted; None where that takes `fill`."""
+        return None
+
     @abc.abstractmethod
     def _put(self, value: Any) -> None:
         """Write the only item."""
@@ -302,6 +311,10 @@ class _Value(_Argument):
         self._convert = converts[parameter.kind]
         self._array = np.zeros(self.size, DTYPES[parameter.kind])
         self.bound = Bound(read_only(self._array), self._shown_offsets)
+
+    def place(self) -> Place | None:
+        """A plain value has one place."""
+        return None if self.many else (self.name, self._array, self._convert)
 
     def _put(self, value: Any) -> None:
         self._array[0] = self._convert(value)
@@ -327,6 +340,10 @@ class _Row(_Argument):
         ]
         self.slots = np.zeros(self.size, np.int64)
         self.bound = Bound(read_only(self._words), self._shown_offsets)
+
+    def place(self) -> Place | None:
+        """A key of one field has one place."""
+        return None if self.many or len(self._parts) > 1 else (self.name, *self._parts[0])
 
     def _put(self, value: Any) -> None:
         for (words, convert), part in zip(self._parts, self._parts_of(value), strict=True):

@@ -6,7 +6,6 @@ program returns its position, the interpreter runs it, and the program goes on b
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -54,21 +53,26 @@ class SerialRun:
         compiled, kinds, status = self._module.run, batch.kinds, batch.status
 
         def run(order: Array, position: int, stop: int) -> int:
+            if not self._plain:
+                return go_on(order, position, stop)
+            with np.errstate(all="ignore"):
+                return go_on(order, position, stop)
+
+        def go_on(order: Array, position: int, stop: int) -> int:
             interpreted = 0
-            with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
-                while True:
-                    position = compiled(position, stop, order, kinds, status, *arrays)
-                    while position < stop:  # what is never compiled needs no call of `run` in between
-                        event = int(order[position])
-                        if status[event] == 0:
-                            with self._one_at_a_time:  # several workers may run families of this batch
-                                self._interpreter.run(batch, event)
-                            interpreted += 1
-                        position += 1
-                        if position < stop and self._compiled[kinds[order[position]]]:
-                            break
-                    if position >= stop:
-                        return interpreted
+            while True:
+                position = compiled(position, stop, order, kinds, status, *arrays)
+                while position < stop:  # what is never compiled needs no call of `run` in between
+                    event = int(order[position])
+                    if status[event] == 0:
+                        with self._one_at_a_time:  # several workers may run families of this batch
+                            self._interpreter.run(batch, event)
+                        interpreted += 1
+                    position += 1
+                    if position < stop and self._compiled[kinds[order[position]]]:
+                        break
+                if position >= stop:
+                    return interpreted
 
         return run
 
