@@ -140,8 +140,8 @@ def test_a_record_may_hold_more_tuples_than_the_stream_has_room_for(plain: Any) 
     count, *tuples = np.frombuffer(second.inputs, np.int64).tolist()
     again = shop_core()
     again.begin_replay(EVENTS.slice(0, 1))
-    again.replay_step(first)
-    again.replay_step(dataclasses.replace(second, inputs=np.array([500 * count, *tuples * 500], np.int64).tobytes()))
+    again.replay_steps([first])
+    again.replay_steps([dataclasses.replace(second, inputs=np.array([500 * count, *tuples * 500], np.int64).tobytes())])
     again.end_replay()
     assert again.rows("Bill").to_pylist() == [{"id": "tea", "total": 500 * 6, "text": ""}]
 
@@ -167,7 +167,7 @@ def test_replayed_steps_start_nothing(plain: Any) -> None:
     again = shop_core()
     again.begin_replay(EVENTS)
     asked.clear()
-    again.replay_step(first)
+    again.replay_steps([first])
     assert asked == [] and again.rows("Bill").num_rows == 0
     assert again.flows is not None and again.flows.scan(again.flows.stream_number("packed")).num_rows == 1
 
@@ -215,9 +215,9 @@ def test_records_that_cannot_be_of_this_program_are_refused_before_machine_code_
     first, second, *_ = core.take_steps()
     again = shop_core()
     again.begin_replay(EVENTS)
-    again.replay_step(first)
+    again.replay_steps([first])
     with pytest.raises(RecoveryImpossible, match=r"does not fit this program and the 7 events of its run"):
-        again.replay_step(dataclasses.replace(second, **wrong))
+        again.replay_steps([dataclasses.replace(second, **wrong)])
 
 
 def test_a_string_that_a_record_does_not_hold_is_refused(plain: Any) -> None:
@@ -226,9 +226,9 @@ def test_a_string_that_a_record_does_not_hold_is_refused(plain: Any) -> None:
     first, second, *_ = core.take_steps()
     again = shop_core()
     again.begin_replay(EVENTS)
-    again.replay_step(first)
+    again.replay_steps([first])
     with pytest.raises(RecoveryImpossible, match="bill: its tuples name strings that its record does not hold"):
-        again.replay_step(dataclasses.replace(second, texts=()))
+        again.replay_steps([dataclasses.replace(second, texts=())])
 
 
 def test_a_step_that_committed_and_now_aborts_is_refused(plain: Any) -> None:
@@ -250,9 +250,9 @@ def test_an_interpreted_step_that_committed_and_now_aborts_is_refused(plain: Any
     words[2] = 13
     again = shop_core()
     again.begin_replay(EVENTS)
-    again.replay_step(first)
+    again.replay_steps([first])
     with pytest.raises(RecoveryImpossible, match="bill: required: it commits; got: it aborts: an unlucky price"):
-        again.replay_step(dataclasses.replace(second, inputs=words.tobytes()))
+        again.replay_steps([dataclasses.replace(second, inputs=words.tobytes())])
 
 
 def test_packed_steps_come_back_and_cut_ones_are_refused(plain: Any) -> None:

@@ -71,8 +71,11 @@ class Batch:
         """What kernels need to pick the events of some transactions."""
         return self.kinds, self.status, self.needs(transactions)
 
-    def written(self, table: TableState) -> Array:
-        """The slots of a table's rows that transactions without a graph may have written, each once."""
+    def written(self, table: TableState, marks: Array) -> Array:
+        """The slots of a table's rows that transactions without a graph may have written and that have no mark yet.
+
+        They have one afterwards, so each is given once.
+        """
         bindings = [
             (position, binding)
             for position, binding in enumerate(self.plan.rows)
@@ -84,12 +87,10 @@ class Batch:
             chosen, slots = self.events(binding.writers), self.slots[position]
             offsets = self.rows[position].offsets
             if offsets is None:
-                count = touched_rows(chosen, slots, table.marks, touched, count)
+                count = touched_rows(chosen, slots, marks, touched, count)
             else:
-                count = touched_list_rows(chosen, offsets, slots, table.marks, touched, count)
-        found = touched[:count]
-        table.marks[found] = False
-        return found
+                count = touched_list_rows(chosen, offsets, slots, marks, touched, count)
+        return touched[:count]
 
     @property
     def committed(self) -> int:

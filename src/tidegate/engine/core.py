@@ -95,7 +95,9 @@ class EngineCore:
         """Whether written rows are noted; may be changed where `take_changes` would give nothing."""
         self.written_bytes = 0
         """About what the rows take that the last batch wrote, each counted once, without the bytes of strings."""
-        self._looks = track_changes or any(plan.may_delete for plan in self.plan.transactions)
+        deletes = any(plan.may_delete for plan in self.plan.transactions)
+        self._looks = track_changes or deletes
+        self._only_notes = self.plan.flows is None and not deletes
         self._touched: dict[str, Touched] = {}
         self._strings_limit = STRINGS_KEPT
         self._order = _NONE
@@ -228,12 +230,8 @@ class EngineCore:
             if self.flows is not None:
                 self.flows.begin_replay(self._replayed.order)
 
-    def replay_step(self, record: StepRecord) -> None:
-        """Run a step of that run on the input in its record; what it emits starts nothing."""
-        self.replay_steps((record,))
-
     def replay_steps(self, records: Iterable[StepRecord]) -> None:
-        """Run several, one after the other."""
+        """Run steps of that run on the input in their records; what they emit starts nothing."""
         assert self._replayed is not None and self.flows is not None, "there is no replay of graphs"
         with Interrupts():
             self.flows.replay(self._replayed.batch, records)
@@ -364,11 +362,17 @@ class EngineCore:
         bound = {binding.parameter.table.name for binding in self.plan.rows}  # type: ignore[union-attr]
         for name in bound if self.flows is None else [layout.name for layout in self.plan.tables]:
             table = self.tables[name]
-            touched = batch.written(table) if self._looks else _NONE
+            if self._only_notes and self.tracking:  # rows that were noted before are passed over: on a busy table, most
+                if len(new := batch.written(table, table.noted)):
+                    self._note_written(name, table.keys[new])
+                table.sweep(_NONE)
+                continue
+            touched = batch.written(table, table.marks) if self._looks else _NONE
+            table.marks[touched] = False
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
             self.written_bytes += 8 * len(touched) * len(table.layout.columns)
-            if self.tracking and len(new := table.note(touched)):  # most rows of a busy table were noted before
+            if self.tracking and len(new := table.note(touched)):
                 self._note_written(name, table.keys[new])
             table.sweep(touched[~table.exists[touched]])
             if self.flows is not None and name in self.flows.histories:

@@ -9,7 +9,7 @@ A step is one execution of a group, or of a plain transaction. A traced run give
     round 8: check  takes event 2, aborts   flow 0, round 8, group 0, reason "out of stock"
              bill   takes nothing           no step
 
-Strong recovery runs the same events with triggers off: `begin_replay` forms rounds and runs nothing, `replay_step` runs
+Strong recovery runs the same events with triggers off: `begin_replay` forms rounds and runs nothing, `replay_steps` runs
 one step on the input of its record, and `end_replay` turns triggers on: it goes on in the open round behind the last
 step, on what lies in its streams, and takes all that follows through the graphs as `run` does. Whatever number of steps
 was replayed before, the state is that of the run itself.
@@ -19,7 +19,7 @@ replay would leave its input in the stream, and run it when triggers are on agai
 it; then it might commit. The record says why it aborted and not on what, so it is small, and nothing is run for it.
 
 Invariant: the records of a run, or any number of its first ones, fit that run on the state that it began with, and the
-same program; `replay_step` says where they do not. What this module does not do: it writes no files, and a record says
+same program; `replay_steps` says where they do not. What this module does not do: it writes no files, and a record says
 nothing of the program, so whoever keeps a log must know which one it belongs to.
 """
 

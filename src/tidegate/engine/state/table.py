@@ -165,6 +165,11 @@ class TableState:
             self._noted[absent] = False  # the next key in this slot is another row
         self._counters[FRESH] = 0
 
+    @property
+    def noted(self) -> Array:
+        """A mark for each slot that was noted."""
+        return self._noted
+
     def note(self, slots: Array) -> Array:
         """Those of the slots that were not noted yet; now they are, until they are forgotten or freed."""
         new = slots[~self._noted[slots]]
