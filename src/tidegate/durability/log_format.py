@@ -206,29 +206,31 @@ def encode_frame(header: Header, end: End, synced: int, payload: bytes) -> tuple
     chain: int = google_crc32c.extend(google_crc32c.extend(end.chain, fields), payload)
     start = fields + _CHECKSUM.pack(chain)
     check = google_crc32c.extend(header.checksum, _PLACE.pack(_first_place(offset)) + start)
-    data = _with_marks(offset, start + _CHECKSUM.pack(check) + payload)
+    data = _with_marks(offset, start + _CHECKSUM.pack(check), payload)
     return data, End(offset + len(data), chain)
 
 
-def _with_marks(offset: int, content: bytes | bytearray) -> bytes | bytearray:
+def _with_marks(offset: int, start: bytes, payload: bytes) -> bytes | bytearray:
     """A frame's content with marks where sectors end, and one behind it; which may be one and the same."""
-    room = _ROOM - offset % SECTOR_SIZE
-    if len(content) <= room:
-        return content + _MARK
-    sectors, rest = divmod(len(content) - room, _ROOM)
-    if sectors < _SECTORS_AT_ONCE:
+    room, size = _ROOM - offset % SECTOR_SIZE, len(start) + len(payload)
+    if size <= room:
+        return start + payload + _MARK
+    sectors, rest = divmod(size - room, _ROOM)
+    if sectors < _SECTORS_AT_ONCE or room < len(start):
+        content = start + payload
         view = memoryview(content)
         pieces = [view[:room], *(view[at : at + _ROOM] for at in range(room, len(content), _ROOM))]
         return _MARK.join(pieces) + _MARK
-    filled = len(content) - rest
-    data = bytearray(len(content) + sectors + 1 + (rest > 0))
-    given, out = np.frombuffer(content, np.uint8), np.frombuffer(data, np.uint8)
-    out[:room], out[room] = given[:room], MARK
-    whole = out[room + 1 : filled + sectors + 1].reshape(sectors, SECTOR_SIZE)
-    whole[:, :_ROOM] = given[room:filled].reshape(sectors, _ROOM)
+    data = bytearray(size + sectors + 1 + (rest > 0))
+    given, out = np.frombuffer(payload, np.uint8), np.frombuffer(data, np.uint8)
+    first, filled = room - len(start), size - len(start) - rest
+    data[: len(start)] = start
+    out[len(start) : room], out[room] = given[:first], MARK
+    whole = out[room + 1 : room + 1 + sectors * SECTOR_SIZE].reshape(sectors, SECTOR_SIZE)
+    whole[:, :_ROOM] = given[first:filled].reshape(sectors, _ROOM)
     whole[:, _ROOM] = MARK
     if rest:
-        out[filled + sectors + 1 : -1], out[-1] = given[filled:], MARK
+        out[room + 1 + sectors * SECTOR_SIZE : -1], out[-1] = given[filled:], MARK
     return data
 
 

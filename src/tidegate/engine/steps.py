@@ -9,10 +9,10 @@ A step is one execution of a group, or of a plain transaction. A traced run give
     round 8: check  takes event 2, aborts   flow 0, round 8, group 0, reason "out of stock"
              bill   takes nothing           no step
 
-Strong recovery runs the same events with triggers off: `begin_replay` forms rounds and runs nothing, `replay_steps` runs
-one step on the input of its record, and `end_replay` turns triggers on: it goes on in the open round behind the last
-step, on what lies in its streams, and takes all that follows through the graphs as `run` does. Whatever number of steps
-was replayed before, the state is that of the run itself.
+Strong recovery runs the same events with triggers off: `begin_replay` forms rounds and runs nothing, `replay_steps`
+runs steps on the input in their records, and `end_replay` turns triggers on: it goes on in the open round behind the
+last step, on what lies in its streams, and takes all that follows through the graphs as `run` does. Whatever number of
+steps was replayed before, the state is that of the run itself.
 
 Steps that aborted have a record, too. Without one, a log could not tell a step that aborted from one that never ran:
 replay would leave its input in the stream, and run it when triggers are on again, after steps that in truth came behind
