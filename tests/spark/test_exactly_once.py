@@ -153,7 +153,7 @@ def test_a_ledger_killed_at_random_moments_ends_as_if_it_never_was(
     spark: SparkSession, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
-    moments = kill_and_check(spark, tmp_path, seed, kills=3)
+    moments = kill_and_check(spark, tmp_path, seed, kills=2)
     record_property("kills", len(moments))
 
 

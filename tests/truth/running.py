@@ -13,8 +13,8 @@ from .choices import Choices, shrink
 from .comparison import Configuration, Mismatch, check, expectation, explain
 from .random_events import Case, random_case
 
-COMPILED, UNCOMPILED = 200, 3000
-SOAK_COMPILED, SOAK_UNCOMPILED = 400, 8_000
+COMPILED, UNCOMPILED = 80, 1_200
+SOAK_COMPILED, SOAK_UNCOMPILED = 500, 10_000
 FIRST_COMPILED_SEED, FIRST_SOAK_SEED = 1_000_000, 2_000_000
 
 SERIAL = [Configuration(), Configuration(batching="cuts")]
