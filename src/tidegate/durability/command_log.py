@@ -180,6 +180,11 @@ class CommandLog:
             return group
 
     @property
+    def has_failed(self) -> bool:
+        """Whether a write or a sync has failed, which whoever waited for it was told."""
+        return self._failure is not None
+
+    @property
     def is_writing(self) -> bool:
         """Whether a group is being written; `after_write` is called when that has ended."""
         return self._leading

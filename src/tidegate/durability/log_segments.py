@@ -122,3 +122,13 @@ def following(storage: Storage, newest: VersionInfo | None, counted: dict[str, i
                 f"{there[place + 1] - 1}, found a torn one. Restore the file from a backup."
             )
         first, parent = number + counted[segment.name], segment.hash
+
+
+def other_program(storage: Storage, segment: OpenSegment) -> RecoveryImpossible:
+    """What is said of a segment that another program than the one at hand wrote."""
+    return RecoveryImpossible(
+        f"{segment.file}: its commands were logged by another program than this one, and only that one gives the "
+        "same rows when they are run again. Open the state once with the program that wrote it and close the "
+        "engine: that writes a checkpoint, from which any program can go on. To go on from the newest checkpoint, "
+        f"without the commands behind it: tidegate recover {storage.path} --into ANOTHER_PATH"
+    )

@@ -35,6 +35,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ from tidegate.durability.versions import VersionInfo
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.steps import pack_steps
-from tidegate.foundation.errors import InputError, RecoveryImpossible, StateOwned, StorageFailed, StorageUncertain
+from tidegate.foundation.errors import InputError, StateOwned, StorageFailed, StorageUncertain
 from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.decision import Strategy
@@ -165,18 +166,24 @@ class LoggedEngine:
             arrival = arrange(events, order_by, None)
             record = self._codec.encode(Run(self._needed(events, order_by), order_by)) if self._repeatable else b""
             self._log.reserve(len(record) + len(self._void))
-            early = self._write_early(record) if len(record) >= EARLY_BYTES and self._storage.appends else None
+            early: list[Task] = []
+
+            def begins() -> None:
+                if len(record) >= EARLY_BYTES and self._storage.appends:
+                    early.append(self._write_early(record))
+
+            run = partial(core.run, events, arrival.order, arrival.refused, self._traced, begins)
             try:
-                outcomes = self._guarded(lambda: core.run(events, arrival.order, arrival.refused, trace=self._traced))
+                outcomes = self._guarded(run)
             except BaseException:
-                if early is not None:
+                if early:
                     self._make_void()
                 raise
             finally:
-                if early is not None:
-                    early.join()
+                for writing in early:
+                    writing.join()
             steps = self._steps(core) if self._traced else []
-            if early is None:
+            if not early:
                 self._note(record, *steps)
             elif steps:
                 self._log.append(*steps, numbered=False)
@@ -196,9 +203,10 @@ class LoggedEngine:
         return self._start(write)
 
     def _make_void(self) -> None:
-        """The last batch in the log is not to be run again."""
+        """The last batch in the log is not to be run again; that is certain before anybody is told that it failed."""
         self._log.append(self._void)
         self._commands += 1
+        self._log.flush()
 
     def load(self, table: str, rows: pa.Table) -> None:
         """Write rows that a user gives."""
@@ -250,13 +258,20 @@ class LoggedEngine:
             self._require_usable()
 
     def close(self) -> None:
-        """Write a checkpoint, so that the next one to open the state replays nothing, and let go of it."""
+        """Write a checkpoint, so that the next one to open the state replays nothing, and let go of it.
+
+        StorageUncertain when the disk could not say that it keeps what was answered, and nobody was told yet; the state
+        is let go of all the same.
+        """
         with self._calls.turn():
             try:
-                if self._core is not None and self._refusal is None and self._checkpoints.refusal is None:
+                if self._core is not None and not (self._refusal or self._checkpoints.refusal or self._log.has_failed):
                     self._begin_checkpoint()
                 self._join()
                 ownership.release(self._storage, self._owner.query)
+            except StorageUncertain as error:
+                self._refusal = error
+                raise
             except Exception:  # the log has everything: whoever opens the state replays it
                 _log.warning("%s: no checkpoint could be written at the end", self._storage.path, exc_info=True)
             finally:
@@ -412,8 +427,6 @@ class LoggedEngine:
                 program=fingerprint(self.program),
                 transactions=signatures(self.program.plan.transactions),
             )
-            if self._last_is_void:
-                self._make_void()
 
     def _recover(self) -> str:
         """Load the newest checkpoint and run the commands behind it again; returns the log's hash at its end."""
@@ -445,11 +458,11 @@ class LoggedEngine:
         for segment in log_segments.following(self._storage, self._checkpoints.newest, counted):
             for piece in segment.pieces():
                 if segment.header.segment.program != mine:
-                    raise self._other_program(segment)
+                    raise log_segments.other_program(self._storage, segment)
                 replay.run(reader.commands(piece))
             counted[segment.name], before = replay.commands - before, replay.commands
             parent, last = segment.hash, segment
-        self._last_is_void = replay.end()
+        replay.end()
         if core.plan.flows is not None:
             core.take_packed_steps()
         if last is not None and last.tail is not None and self._storage.appends and self._log.size == 0:
@@ -457,14 +470,6 @@ class LoggedEngine:
             self._storage.append_to(last.name, last.tail.end.offset).close()
         self._commands = self._checkpoints.newest.commands + replay.commands
         return parent
-
-    def _other_program(self, segment: log_segments.OpenSegment) -> RecoveryImpossible:
-        return RecoveryImpossible(
-            f"{segment.file}: its commands were logged by another program than this one, and only that one gives the "
-            "same rows when they are run again. Open the state once with the program that wrote it and close the "
-            "engine: that writes a checkpoint, from which any program can go on. To go on from the newest checkpoint, "
-            f"without the commands behind it: tidegate recover {self._storage.path} --into ANOTHER_PATH"
-        )
 
     def _new_core(self, info: VersionInfo) -> EngineCore:
         options = self._scheduling

@@ -11,7 +11,7 @@ A batch of events is replayed in one of two ways (S-Store's weak and strong reco
                                            that was logged for it, and what no step was logged of is started then
 
 So after a crash in the middle of a strong log, steps that were logged are what they were, and the rest of the round is
-done. A batch that was logged and then refused, or failed, is followed by `Void` and is not run.
+done. A batch that was logged and then failed is followed by `Void` and is not run.
 
 Invariant: after every record the state is what it was after that record the first time, bit for bit.
 """
@@ -26,7 +26,7 @@ from tidegate.durability.once_keys import OnceKeys
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.steps import unpack_steps
-from tidegate.foundation.errors import InputError, RecoveryImpossible
+from tidegate.foundation.errors import RecoveryImpossible
 
 
 class Replay:
@@ -49,7 +49,7 @@ class Replay:
             if isinstance(record, Void):
                 self._require_batch("a void batch")
                 self._waiting = None
-            self._finish()
+            self.end()
             if isinstance(record, ExecuteBatch):
                 self.commands += len(record)
                 replay(self._core, record)
@@ -64,15 +64,7 @@ class Replay:
             elif isinstance(record, Take):
                 self._core.take(record.stream, record.count)
 
-    def end(self) -> bool:
-        """The log ends here; whether its last batch is void, which the engine that refused it did not come to say."""
-        try:
-            self._finish()
-        except InputError:
-            return True
-        return False
-
-    def _finish(self) -> None:
+    def end(self) -> None:
         """Finish the batch at hand: start what no step was logged of."""
         batch, self._waiting = self._waiting, None
         if batch is None:

@@ -10,7 +10,7 @@ This class is not thread-safe and knows no files; `tidegate.Engine` and the Spar
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,6 +155,7 @@ class EngineCore:
         order: Array | None = None,
         refused: Mapping[str, Array] | None = None,
         trace: bool = False,
+        begins: Callable[[], None] = lambda: None,
     ) -> pa.Table:
         """Run a batch: the events with committed, reason and result, in the order in which they came.
 
@@ -163,9 +164,11 @@ class EngineCore:
             order: the positions of the events in the order in which to run them.
             refused: reasons with the events that they refuse before anything runs.
             trace: whether `take_steps` shall give the steps of dataflow graphs; one worker runs them then.
+            begins: called when the events were taken in, and bad input found: from here on the batch runs.
         """
         with Interrupts() as interrupts:
             entered = self._enter(events, order, refused or {})
+            begins()
             if self.flows is None:
                 return self._leave(entered, self.runner.run(entered.batch, entered.order, interrupts))
             return self._leave(entered, self.flows.run(entered.batch, entered.order, trace))
@@ -476,12 +479,6 @@ class EngineCore:
         self._note_written(name, keys)
 
     # --- reading ----------------------------------------------------------------------------------------
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        for table in self.tables.values():
-            table.clear()
-        self._touched = {}
 
     def rows(self, name: str) -> pa.Table:
         """All rows of a table, sorted by key."""
