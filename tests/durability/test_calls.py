@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tidegate.durability.calls import Calls
-from tidegate.durability.command_log import CommandLog
+from tidegate.durability.command_log import CommandLog, Sync
+from tidegate.foundation.appending import Appender
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
 
@@ -17,9 +18,9 @@ from tidegate.foundation.storage import open_storage
 class Engine:
     """Counts, and notices when two calls run at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sync: Sync = "never") -> None:
         self.lock = threading.RLock()
-        self.log = CommandLog(open_storage(str(path)), "never")
+        self.log = CommandLog(open_storage(str(path)), sync)
         self.log.begin(1, "", state="s", epoch=1, program="p", transactions=[])
         self.calls = Calls(self.lock, self.log)
         self.count = 0
@@ -38,7 +39,7 @@ class Engine:
         return self.count
 
     def call(self, fail: bool = False) -> int:
-        found: int = self.calls.result(self.calls.make(lambda: self.add(fail)))
+        found: int = self.calls.run(lambda: self.add(fail))
         return found
 
 
@@ -51,8 +52,9 @@ def in_threads(count: int, work: Any) -> None:
         assert not thread.is_alive(), "a thread waits for ever"
 
 
-def test_calls_run_one_at_a_time_and_each_gets_its_own_outcome(tmp_path: Path) -> None:
-    engine, seen = Engine(tmp_path), list[int]()
+@pytest.mark.parametrize("sync", ["never", "group"])
+def test_calls_run_one_at_a_time_and_each_gets_its_own_outcome(tmp_path: Path, sync: Sync) -> None:
+    engine, seen = Engine(tmp_path, sync), list[int]()
 
     def work(number: int) -> None:
         rng = random.Random(number)
@@ -89,6 +91,33 @@ def test_one_thread_that_has_the_engine_serves_those_that_wait(tmp_path: Path) -
     for thread in threads:
         thread.join(10)
     assert sorted(results) == list(range(1, 9)) and len(ran_by) == 1
+
+
+def test_calls_queue_while_the_log_is_written_and_run_when_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, results = Engine(tmp_path, "group"), list[int]()
+    begun, may_end = threading.Event(), threading.Event()
+    sync = Appender.sync
+
+    def sync_slowly(self: Appender) -> None:
+        begun.set()
+        assert may_end.wait(60)
+        sync(self)
+
+    monkeypatch.setattr(Appender, "sync", sync_slowly)
+    threads = [threading.Thread(target=lambda: results.append(engine.call())) for _ in range(6)]
+    threads[0].start()
+    assert begun.wait(60)
+    for thread in threads[1:]:
+        thread.start()
+    while len(engine.calls._queue) < 5:
+        time.sleep(0.001)
+    assert engine.count == 1 and results == [], "none of them could be answered before the next sync"
+    may_end.set()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(results) == [1, 2, 3, 4, 5, 6]
 
 
 def test_an_interrupt_is_the_matter_of_the_thread_that_got_it(tmp_path: Path) -> None:

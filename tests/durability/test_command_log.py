@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import signal
 import threading
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,46 @@ def test_syncs_are_shared_by_groups_only(tmp_path: Path, sync: Sync, monkeypatch
         thread.join()
     assert len(syncs) == (2 if sync == "group" else 9)
     assert b"".join(records(storage)) == b"aABCDEFGH"
+
+
+def test_one_that_is_interrupted_while_it_waits_leaves_the_others_awake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(open_storage(str(tmp_path)))
+    released, started = threading.Event(), threading.Event()
+    real = Appender.sync
+
+    def slow(self: Appender) -> None:
+        started.set()
+        released.wait()
+        real(self)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(Appender, "sync", slow)
+    threads = [threading.Thread(target=log.wait, args=(log.append(b"a"),))]
+    threads[0].start()
+    started.wait()
+    group = log.append(b"b")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(InterruptedError):
+            log.wait(group)  # the first in the row for the next group
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    threads += [threading.Thread(target=log.wait, args=(group,)) for _ in range(3)]
+    for thread in threads[1:]:
+        thread.start()
+    while len(group.gates) < 3:
+        time.sleep(0.001)
+    released.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert records(open_storage(str(tmp_path))) == [b"a", b"b"]
 
 
 def test_a_reader_waits_for_what_was_appended_and_for_nothing_else(tmp_path: Path) -> None:
