@@ -141,7 +141,7 @@ def check_steps(case: GraphCase, seed: int) -> int:
                 fresh = before.open(program)
                 fresh.begin_replay(call.events, call.order, call.refused)
                 for step in steps[:cut]:
-                    fresh.replay_step(step)
+                    fresh.replay_steps([step])
                 got = [fresh.end_replay(trace=True).to_pylist(), state_of(fresh), changes_of(fresh)[1]]
                 assert_same(got, wanted, what)
                 assert fresh.take_steps() == steps[cut:], what
