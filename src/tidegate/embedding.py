@@ -271,7 +271,8 @@ class Engine:
     def close(self) -> None:
         """End the worker threads, and let go of the directory, so that another engine may open it.
 
-        Whatever is asked of the engine afterwards is refused.
+        Whatever is asked of the engine afterwards is refused. StorageUncertain when the disk could not say that it
+        keeps what was answered, and no call was told yet.
         """
         with self._turn():
             if self._closed:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
 import time
 from pathlib import Path
@@ -141,3 +142,40 @@ def test_an_interrupt_is_the_matter_of_the_thread_that_got_it(tmp_path: Path) ->
     assert len(told) == 1 and "not certain" in told[0]
     assert engine.calls.result(mine) == 1, "what was not begun is still in the queue"
     assert engine.call() == 2
+
+
+def test_a_caller_that_is_interrupted_in_the_queue_leaves_it_and_holds_up_nobody(tmp_path: Path) -> None:
+    engine, results = Engine(tmp_path), list[int]()
+
+    def interrupt(number: int, frame: object) -> None:
+        raise InterruptedError
+
+    held, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with engine.calls.turn():
+            held.set()
+            assert may_end.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(60)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(InterruptedError):
+            engine.call()  # the first in the queue
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not engine.calls._queue
+    others = [threading.Thread(target=lambda: results.append(engine.call())) for _ in range(3)]
+    for thread in others:
+        thread.start()
+    while len(engine.calls._queue) < 3:
+        time.sleep(0.001)
+    may_end.set()
+    for thread in (holder, *others):
+        thread.join(60)
+        assert not thread.is_alive()
+    assert sorted(results) == [1, 2, 3], "what was interrupted in the queue did not run"

@@ -33,17 +33,7 @@ from tidegate.engine.core import EngineCore
 from tidegate.foundation.appending import Appender
 from tidegate.foundation.storage import open_storage
 
-
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
-
-
-@tg.transaction
-def deposit(dst: Account, amount: int) -> int:
-    dst.balance += amount
-    return dst.balance
+from .bank import Account, deposit
 
 
 @tg.transaction
@@ -239,11 +229,30 @@ def test_a_batch_that_was_logged_before_it_failed_is_void(tmp_path: Path, monkey
     assert balances(opened) == {1: 5}
     opened.run(deposits(1))
     assert [type(each.record) for each in read_commands(open_storage(str(tmp_path)))] == [Run, Run, Void, Run]
-    crashed = shutil.copytree(tmp_path, tmp_path.with_name("crashed"))
+    crashed = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name} crashed"))
     opened.close()
     for path in (tmp_path, crashed):
         with engine(path) as again:
             assert balances(again) == {1: 6}
+
+
+def test_where_no_thread_is_left_a_batch_is_written_when_it_has_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logged, "EARLY_BYTES", 1)
+
+    def refuse(action: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    opened = engine(tmp_path / "live")
+    assert opened._kept is not None
+    monkeypatch.setattr(opened._kept, "_start", refuse)
+    opened.run(deposits(5))
+    shutil.copytree(tmp_path / "live", tmp_path / "crashed")
+    opened.close()
+    for name in ("live", "crashed"):
+        with engine(tmp_path / name) as again:
+            assert balances(again) == {1: 5}
 
 
 def test_a_batch_is_not_logged_before_it_is_known_to_be_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

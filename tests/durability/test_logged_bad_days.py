@@ -21,18 +21,7 @@ from tidegate.foundation.appending import Appender
 from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import LocalStorage
 
-
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
-
-
-@tg.transaction
-def deposit(dst: Account, amount: int) -> int:
-    dst.balance += amount
-    return dst.balance
-
+from .bank import Account, deposit
 
 orders = tg.stream("orders", account=Account, amount=int)
 bills = tg.stream("bills", account=int, amount=int)
@@ -158,9 +147,10 @@ def test_a_checkpoint_that_cannot_be_started_loses_no_rows(tmp_path: Path) -> No
     opened.execute(0, {"dst": 1, "amount": 5})
     with pytest.raises(RuntimeError):
         opened.checkpoint()
-    opened._start = logged.in_a_thread
+    opened._checkpoints._start = logged.in_a_thread
     opened.execute(0, {"dst": 2, "amount": 7})
     opened.close()
+    assert VersionStore(LocalStorage(tmp_path)).refresh() == [1, 2], "the next one has the rows of both"
     with engine(tmp_path) as again:
         assert balances(again) == {1: 5, 2: 7}
 

@@ -24,22 +24,12 @@ from tidegate.durability.versions import VersionStore
 from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import open_storage
 
+from .bank import deposit
+
 if TYPE_CHECKING:
     from ..s3 import S3Server
 
 Outcomes = list[tuple[Any, ...]]
-
-
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
-
-
-@tg.transaction
-def deposit(dst: Account, amount: int) -> int:
-    dst.balance += amount
-    return dst.balance
 
 
 @pytest.fixture(autouse=True)

@@ -19,32 +19,13 @@ from tidegate.durability.versions import CHANGE_BYTES_MIN, VersionStore
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.plan import Program
 
-
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
+from .bank import deposit, withdraw
 
 
 @tg.table(key="name")
 class Counter:
     name: str
     count: int = 0
-
-
-@tg.transaction
-def deposit(dst: Account, amount: int) -> int:
-    dst.balance += amount
-    return dst.balance
-
-
-@tg.transaction
-def withdraw(dst: Account, amount: int) -> int:
-    tg.require(dst.balance >= amount, "insufficient funds")
-    dst.balance -= amount
-    if dst.balance == 0:
-        tg.delete(dst)
-    return amount
 
 
 @tg.transaction

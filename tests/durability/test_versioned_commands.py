@@ -30,26 +30,7 @@ from tidegate.foundation.errors import InputError, RecoveryImpossible, StorageFa
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.plan import Program
 
-
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
-
-
-@tg.transaction
-def deposit(dst: Account, amount: int) -> int:
-    dst.balance += amount
-    return dst.balance
-
-
-@tg.transaction
-def withdraw(dst: Account, amount: int) -> int:
-    tg.require(dst.balance >= amount, "insufficient funds")
-    dst.balance -= amount
-    if dst.balance == 0:
-        tg.delete(dst)
-    return amount
+from .bank import Account, deposit, withdraw
 
 
 def doubled() -> Program:

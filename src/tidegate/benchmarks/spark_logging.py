@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 LOGS: tuple[Log, ...] = get_args(Log)
 MANY, HOT, WIDE = "many accounts", "hot accounts", "whole branches"
 HOT_ACCOUNTS = 100
-ROWS_OF_A_CREDIT = 50
+ACCOUNTS = 49
+"""Accounts of a branch."""
+
+ROWS_OF_A_CREDIT = 1 + ACCOUNTS
 """Rows that an event on whole branches changes; a stream of them has so many times fewer events in a batch, halved."""
 
 CREDIT_SCHEMA = "event long, ts long, branch long, amount long"
@@ -76,8 +79,8 @@ class Saving:
 def credit(branch: Branch, amount: int) -> int:
     """Pay the same amount into all accounts of a branch."""
     branch.paid += amount
-    for place in range(49):
-        account = tg.lookup(Saving, branch.id * 49 + place)
+    for place in range(ACCOUNTS):
+        account = tg.lookup(Saving, branch.id * ACCOUNTS + place)
         account.balance += amount
     return branch.paid
 
@@ -163,8 +166,8 @@ def _branches(folder: Path, sizes: Sizes) -> Stream:
     ids = np.array(sorted(paid))
     saved = pa.table(
         {
-            "id": (ids[:, None] * 49 + np.arange(49)).ravel(),
-            "balance": np.repeat(np.array([paid[branch] for branch in ids.tolist()]), 49),
+            "id": (ids[:, None] * ACCOUNTS + np.arange(ACCOUNTS)).ravel(),
+            "balance": np.repeat(np.array([paid[branch] for branch in ids.tolist()]), ACCOUNTS),
         }
     )
     source = Source(folder / "events", folder, batches, count, outcomes, saved)

@@ -1,17 +1,19 @@
 """Calls of many threads on one engine: whoever has the engine runs those of all that wait.
 
-    thread 1   make a ── gets the lock, runs a b c ── waits for the log ────────── a's outcome
-    thread 2   make b ──────────────────────────────────────────────────────────── b's outcome
-    thread 3   make c ──────────────────────────────────────────────────────────── c's outcome
-    thread 4               make d ── gets the lock, runs d ── waits for the log ── d's outcome
+    thread 1   make a ── gets the lock, runs a b c ── writes the log ── a's outcome
+    thread 2   make b ───────────────────────────────────────────────── b's outcome
+    thread 3   make c ───────────────────────────────────────────────── c's outcome
+    thread 4                        make d ──────────────────────────── gets the lock, runs d ── writes the log ── ...
 
 One transaction at a time can run, so threads that hand the engine to each other gain nothing by it, and in Python lose
 much: giving a lock to a thread that sleeps takes longer than the transaction. Here a thread puts its call into a queue,
 and if the engine is free runs everything that is in the queue, its own call among it. The others wake up once, when
-their outcome is there and certain to stay.
+their outcome is there and certain to stay. While the log is written calls only queue: none of them could be answered
+before the next sync, and whoever runs them then runs all of them.
 
 Invariant: calls run in the order in which they were put into the queue, one at a time, and no thread sleeps while its
-call is in the queue and the engine is free: whoever lets go of the engine wakes the first of them.
+call is in the queue, the engine is free and the log is not being written: whoever lets go of the engine, has written
+the log, or leaves the queue because it was interrupted, wakes the first of them.
 """
 
 from __future__ import annotations
@@ -93,8 +95,14 @@ class Calls:
         while not call.done:
             if not self._log.is_writing and self._lock.acquire(blocking=False):
                 self._serve(call)
-            else:
+                continue
+            try:
                 call.gate.acquire()
+            except BaseException:  # an interrupt: a call that nobody waits for must not be the one that is woken
+                with contextlib.suppress(ValueError):  # it is being run
+                    self._queue.remove(call)
+                self._wake_next()
+                raise
         if call.error is not None:
             raise call.error
         return call.outcome

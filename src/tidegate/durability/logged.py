@@ -55,7 +55,7 @@ from tidegate.durability.ownership import EMBEDDED, ENGINE
 from tidegate.durability.records import waiting_record, waiting_streams
 from tidegate.durability.replaying import Replay
 from tidegate.durability.stored_rows import fold
-from tidegate.durability.tasks import Start, Task, in_a_thread
+from tidegate.durability.tasks import Start, in_a_thread
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo
@@ -166,22 +166,24 @@ class LoggedEngine:
             arrival = arrange(events, order_by, None)
             record = self._codec.encode(Run(self._needed(events, order_by), order_by)) if self._repeatable else b""
             self._log.reserve(len(record) + len(self._void))
-            early: list[Task] = []
+            early = False
 
             def begins() -> None:
+                nonlocal early
                 if len(record) >= EARLY_BYTES and self._storage.appends:
-                    early.append(self._write_early(record))
+                    self._note(record)
+                    early = True
+                    with contextlib.suppress(RuntimeError):  # no thread is left: it is written when the batch has run
+                        self._start(self._write)
 
             run = partial(core.run, events, arrival.order, arrival.refused, self._traced, begins)
             try:
                 outcomes = self._guarded(run)
             except BaseException:
-                if early:
-                    self._make_void()
+                if early:  # certain before anybody is told that the batch failed
+                    self._note(self._void)
+                    self._log.flush()
                 raise
-            finally:
-                for writing in early:
-                    writing.join()
             steps = self._steps(core) if self._traced else []
             if not early:
                 self._note(record, *steps)
@@ -191,22 +193,10 @@ class LoggedEngine:
         self._log.wait(group)
         return outcomes
 
-    def _write_early(self, record: bytes) -> Task:
-        """Log a batch that is about to run: the disk then works while it does. Should it fail, it is made void."""
-        group = self._log.append(record)
-        self._commands += 1
-
-        def write() -> None:
-            with contextlib.suppress(StorageFailed):  # whoever waits for the group is told
-                self._log.wait(group)
-
-        return self._start(write)
-
-    def _make_void(self) -> None:
-        """The last batch in the log is not to be run again; that is certain before anybody is told that it failed."""
-        self._log.append(self._void)
-        self._commands += 1
-        self._log.flush()
+    def _write(self) -> None:
+        """Write what was appended, beside a batch that runs; should it fail, whoever waits for it is told."""
+        with contextlib.suppress(StorageFailed):
+            self._log.flush()
 
     def load(self, table: str, rows: pa.Table) -> None:
         """Write rows that a user gives."""

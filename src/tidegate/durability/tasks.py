@@ -1,4 +1,4 @@
-"""Work that an engine does beside its calls, such as writing a checkpoint.
+"""Work that an engine does beside its calls, such as writing a checkpoint or the log.
 
     in_a_thread(write)      write runs in a thread of its own; the task that is returned can be waited for
 
@@ -28,6 +28,6 @@ Start = Callable[[Callable[[], None]], Task]
 
 def in_a_thread(action: Callable[[], None]) -> Task:
     """Start work in a thread that does not keep the process alive."""
-    thread = threading.Thread(target=action, name="tidegate checkpoint", daemon=True)
+    thread = threading.Thread(target=action, name="tidegate background", daemon=True)
     thread.start()
     return thread

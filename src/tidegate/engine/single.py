@@ -208,8 +208,9 @@ class _Event:
                 self._arguments.append(value)
         self._arguments = [*self._rows, *self._arguments]
         self._lists = [argument for argument in self._arguments if argument.many]
-        self._plain = [place for argument in self._arguments if (place := argument.place()) is not None]
-        self._others = [argument for argument in self._arguments if argument.place() is None]
+        places = [(argument, argument.place()) for argument in self._arguments]
+        self._plain = [place for _, place in places if place is not None]
+        self._others = [argument for argument, place in places if place is None]
         self._tables = [tables[layout.name] for layout in plan.transactions[number].tables]
         self._may_delete = plan.transactions[number].may_delete
         result = plan.transactions[number].result
@@ -276,10 +277,7 @@ class _Argument(abc.ABC):
         self._shown_offsets = read_only(self._offsets) if self.many else None
 
     def fill(self, value: Any) -> None:
-        """Write an argument."""
-        if not self.many:
-            self._put(value)
-            return
+        """Write a list."""
         if type(value) not in (list, tuple) or len(value) > self.size:
             raise Unusual
         self.count = len(value)
@@ -290,13 +288,9 @@ class _Argument(abc.ABC):
         """Make the list so long for the program."""
         self._offsets[1] = count
 
+    @abc.abstractmethod
     def place(self) -> Place | None:
         """The argument's name, where its value goes, and how it is converted; None where that takes `fill`."""
-        return None
-
-    @abc.abstractmethod
-    def _put(self, value: Any) -> None:
-        """Write the only item."""
 
     @abc.abstractmethod
     def _put_all(self, values: Sequence[Any]) -> None:
@@ -315,9 +309,6 @@ class _Value(_Argument):
     def place(self) -> Place | None:
         """A plain value has one place."""
         return None if self.many else (self.name, self._array, self._convert)
-
-    def _put(self, value: Any) -> None:
-        self._array[0] = self._convert(value)
 
     def _put_all(self, values: Sequence[Any]) -> None:
         self._array[: len(values)] = list(map(self._convert, values))
@@ -345,7 +336,11 @@ class _Row(_Argument):
         """A key of one field has one place."""
         return None if self.many or len(self._parts) > 1 else (self.name, *self._parts[0])
 
-    def _put(self, value: Any) -> None:
+    def fill(self, value: Any) -> None:
+        """Write a list of keys, or one of several fields."""
+        if self.many:
+            super().fill(value)
+            return
         for (words, convert), part in zip(self._parts, self._parts_of(value), strict=True):
             words[0] = convert(part)
 

@@ -50,7 +50,7 @@ from tidegate.foundation.disk import Disk, OsDisk
 from tidegate.foundation.errors import StorageFailed
 from tidegate.foundation.holds import Hold
 
-SYNC_EVERY_BYTES = 2 << 20
+SYNC_EVERY_BYTES = 16 << 20
 """A large file is synced on the way: else its last sync had all of it to write, and other files' syncs behind it."""
 
 Names = list[str]

@@ -53,12 +53,6 @@ class SerialRun:
         compiled, kinds, status = self._module.run, batch.kinds, batch.status
 
         def run(order: Array, position: int, stop: int) -> int:
-            if not self._plain:
-                return go_on(order, position, stop)
-            with np.errstate(all="ignore"):
-                return go_on(order, position, stop)
-
-        def go_on(order: Array, position: int, stop: int) -> int:
             interpreted = 0
             while True:
                 position = compiled(position, stop, order, kinds, status, *arrays)
@@ -74,7 +68,11 @@ class SerialRun:
                 if position >= stop:
                     return interpreted
 
-        return run
+        def run_quietly(order: Array, position: int, stop: int) -> int:
+            with np.errstate(all="ignore"):  # machine code says nothing of infinities and NaN either
+                return run(order, position, stop)
+
+        return run_quietly if self._plain else run
 
     def _scratch(self, batch: Batch) -> tuple[Array, ...]:
         found = []
