@@ -17,6 +17,7 @@ import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability.commands import Codec, Execute, Load, Record, Run, Step, Take, Void, plans, signatures
 from tidegate.durability.log_format import Segment, encode_frame, encode_header
+from tidegate.durability.scratch import Scratch
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import TransactionPlan
@@ -435,6 +436,19 @@ def test_a_small_table_does_not_cost_what_it_was_cut_from() -> None:
     assert len(codec.encode(Run(table.slice(70_000, 2)))) < 1000
     described = table.slice(0, 2).replace_schema_metadata({"pandas": "x" * 5000})
     assert len(codec.encode(Run(described))) < 1000
+
+
+def test_a_batch_that_is_encoded_later_gives_the_same_bytes_in_memory_that_is_used_again() -> None:
+    codec, scratch = Codec(PLANS), Scratch()
+    numbers = pa.table({"n": range(1_000), "s": ["some text"] * 1_000})
+    pieces = pa.concat_tables([numbers.slice(place, 1) for place in range(100)])
+    for batch in (Run(numbers, "n"), Run(numbers.slice(10, 3)), Run(pieces, "s"), Run(pa.table({}))):
+        later = codec.encode_later(batch)
+        data = later.encode(scratch)
+        assert len(data) == later.size
+        assert bytes(data) == codec.encode(batch)
+    with pytest.raises(InputError, match="UTF-8"):
+        codec.encode_later(Run(numbers, "\ud800"))
 
 
 def test_a_table_of_small_chunks_is_logged_in_one_piece() -> None:

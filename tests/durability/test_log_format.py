@@ -25,6 +25,7 @@ from tidegate.durability.log_format import (
     encode_header,
     frames,
 )
+from tidegate.durability.scratch import Scratch
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
 
 SEGMENT = Segment("7f3a", 3, 42, "00c0ffee", "5eed", [["transfer", [["src", "Account", [["id", "int"]], False]]]], 1.5)
@@ -39,8 +40,9 @@ class Written:
         self.header, head = encode_header(segment)
         self.data, self.payloads, self.ends = head, [], [self.header.start]
         self.synced, self.synced_count = self.header.end, 0
+        scratch = Scratch()
         for payload, sync in payloads:
-            data, end = encode_frame(self.header, self.ends[-1], self.synced, payload)
+            data, end = encode_frame(self.header, self.ends[-1], self.synced, payload, scratch)
             assert end.offset == len(self.data) + len(data)
             self.data += data
             self.payloads.append(payload)

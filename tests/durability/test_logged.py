@@ -11,9 +11,11 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -241,18 +243,41 @@ def test_where_no_thread_is_left_a_batch_is_written_when_it_has_run(
 ) -> None:
     monkeypatch.setattr(logged, "EARLY_BYTES", 1)
 
-    def refuse(action: Any) -> Any:
+    def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     opened = engine(tmp_path / "live")
-    assert opened._kept is not None
-    monkeypatch.setattr(opened._kept, "_start", refuse)
-    opened.run(deposits(5))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        opened.run(deposits(5))
     shutil.copytree(tmp_path / "live", tmp_path / "crashed")
     opened.close()
     for name in ("live", "crashed"):
         with engine(tmp_path / name) as again:
             assert balances(again) == {1: 5}
+
+
+def test_batches_of_many_threads_that_are_logged_while_they_run_share_no_memory(tmp_path: Path) -> None:
+    """Each is large enough to be logged early, and for the next one to want the memory while it is being written."""
+    count, threads = 8_000, 4
+    path, rounds = tmp_path / "live", 12
+
+    def work(first: int) -> None:
+        for turn in range(rounds):
+            keys = np.arange(count) + (first * rounds + turn) * count
+            opened.run(pa.table({"dst": keys, "amount": keys + 1}))
+            opened.execute(deposit, dst=-1, amount=1)
+
+    with tg.Engine(deposit, directory=str(path)) as opened:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(threads)))
+        shutil.copytree(path, tmp_path / "crashed")
+    total = count * threads * rounds
+    for name in ("live", "crashed"):
+        with tg.Engine(deposit, directory=str(tmp_path / name)) as again:
+            rows = again.scan(Account)
+            assert rows["id"].to_pylist() == [-1, *range(total)]
+            assert rows["balance"].to_pylist() == [threads * rounds, *range(1, total + 1)]
 
 
 def test_a_batch_is_not_logged_before_it_is_known_to_be_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

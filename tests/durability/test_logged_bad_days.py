@@ -16,6 +16,7 @@ import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import logged
 from tidegate.durability.logged import LoggedEngine
+from tidegate.durability.tasks import Threads
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.appending import Appender
 from tidegate.foundation.jit import uncompiled
@@ -140,14 +141,15 @@ def test_a_segment_is_synced_before_the_next_is_started(tmp_path: Path, monkeypa
 def test_a_checkpoint_that_cannot_be_started_loses_no_rows(tmp_path: Path) -> None:
     """Such as when the system has no thread left."""
 
-    def refuse(action: Callable[[], None]) -> Any:
-        raise RuntimeError("no thread")
+    class NoThread(Threads):
+        def start(self, action: Callable[[], None]) -> Any:
+            raise RuntimeError("no thread")
 
-    opened = LoggedEngine(build_program(deposit), str(tmp_path), start=refuse)
+    opened = LoggedEngine(build_program(deposit), str(tmp_path), background=NoThread())
     opened.execute(0, {"dst": 1, "amount": 5})
     with pytest.raises(RuntimeError):
         opened.checkpoint()
-    opened._checkpoints._start = logged.in_a_thread
+    opened._checkpoints._background = Threads()
     opened.execute(0, {"dst": 2, "amount": 7})
     opened.close()
     assert VersionStore(LocalStorage(tmp_path)).refresh() == [1, 2], "the next one has the rows of both"

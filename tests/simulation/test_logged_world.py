@@ -23,14 +23,15 @@ import random
 import types
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import pytest
 
 import tidegate as tg
 from tidegate.durability import command_log, logged
 from tidegate.durability.logged import LoggedEngine
-from tidegate.durability.tasks import Task
+from tidegate.durability.tasks import Task, done
 from tidegate.foundation import appending
 from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import LocalStorage
@@ -40,6 +41,7 @@ from .ledger import Command, Ledger, Refused, draw, perform, program, state_of
 
 WORLDS, SOAK_WORLDS = 240, 6_000
 FOLDER = "/state"
+T = TypeVar("T")
 CALM = Faults()
 WEATHER = (
     Faults(crash=0.02),
@@ -64,9 +66,18 @@ class _Ended:
         return False
 
 
-def at_once(action: Callable[[], None]) -> Task:
-    action()
-    return _Ended()
+class AtOnce:
+    """Work beside an engine's calls that is done before they go on; a crash in it is one of the engine."""
+
+    def start(self, action: Callable[[], None]) -> Task:
+        action()
+        return _Ended()
+
+    def submit(self, action: Callable[[], T]) -> Future[T]:
+        return done(action)
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +116,7 @@ class World:
         recovery: Any
         self.sync, recovery = self.options or drawn
         storage = LocalStorage(FOLDER, self.disk)
-        engine = LoggedEngine(program(self.compiled), storage, recovery, self.sync, start=at_once)
+        engine = LoggedEngine(program(self.compiled), storage, recovery, self.sync, background=AtOnce())
         found = state_of(engine)
         known = [state.plain() for state in self.history]
         may_be = known[self.acknowledged :]

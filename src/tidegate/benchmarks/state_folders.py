@@ -28,7 +28,7 @@ from tidegate.durability import log_segments
 from tidegate.durability.log_format import Frame, frames
 from tidegate.foundation.storage import open_storage
 
-BACKGROUND = "tidegate"
+BACKGROUND = ("tidegate checkpoint", "tidegate-compaction")
 """What the names of the threads begin with that write checkpoints and snapshots."""
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.compactor import Compactor
-from tidegate.durability.tasks import Start, Task
+from tidegate.durability.tasks import Background, Task
 from tidegate.durability.versions import Changes, VersionInfo, VersionStore
 from tidegate.foundation.errors import StorageUncertain
 from tidegate.foundation.storage import Storage
@@ -36,18 +36,18 @@ _log = logging.getLogger(__name__)
 class Checkpoints:
     """The newest checkpoint of a state, and the one that is being written; for one thread at a time."""
 
-    def __init__(self, storage: Storage, start: Start) -> None:
+    def __init__(self, storage: Storage, background: Background) -> None:
         self.store = VersionStore(storage, CHECKPOINTS_KEPT)
         self.newest: VersionInfo
         self.refusal: Exception | None = None
-        self._storage, self._start = storage, start
+        self._storage, self._background = storage, background
         self._compactor = Compactor(storage, CHECKPOINTS_KEPT)
         self._task: Task | None = None
         self._unkept: Changes | None = None
 
     def begin(self, info: VersionInfo, changes: Changes, records: Mapping[str, pa.Table], size: int) -> None:
         """Start to write a checkpoint; the one before must have been joined. `size` is about that of all rows."""
-        self._task = self._start(lambda: self._write(info, changes, records, size))
+        self._task = self._background.start(lambda: self._write(info, changes, records, size))
 
     @property
     def is_running(self) -> bool:

@@ -32,9 +32,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from tidegate.durability.log_format import End, Header, Segment, Tail, encode_frame, encode_header, frames
+from tidegate.durability.scratch import Scratch
 from tidegate.foundation.appending import Appender
 from tidegate.foundation.errors import StateOwned, StorageFailed, StorageUncertain
-from tidegate.foundation.storage import Storage
+from tidegate.foundation.storage import Bytes, Storage
 
 Sync = Literal["group", "always", "never"]
 
@@ -48,7 +49,7 @@ class _Group:
     __slots__ = ("counts", "done", "gates", "records", "size")
 
     def __init__(self) -> None:
-        self.records: list[bytes] = []
+        self.records: list[Bytes] = []
         self.counts: list[bool] = []
         self.size = 0
         self.done = False
@@ -92,6 +93,7 @@ class CommandLog:
         self._fields: dict[str, Any] = {}
         self._end, self._synced = End(0, 0), 0
         self._unwritten = 0
+        self._scratch = Scratch()
         self.first = self.next = 1
         self.size = 0
         """The bytes that were written since the segment was begun, those of all groups that are objects among them."""
@@ -163,7 +165,7 @@ class CommandLog:
                 asked = self._unwritten + size
                 self._appender.reserve(asked + asked // 256 + FRAME_SIZE_MAX * (len(self._group.records) + 2))
 
-    def append(self, *records: bytes, numbered: bool = True) -> _Group:
+    def append(self, *records: Bytes, numbered: bool = True) -> _Group:
         """Append a command's record; `wait` for what is returned.
 
         More records are parts of the command and have no number of their own; they stand in the same group. What is not
@@ -266,22 +268,22 @@ class CommandLog:
             self._write_payload(payload)
             self.next += count
 
-    def _write_payload(self, payload: bytes) -> None:
+    def _write_payload(self, payload: Bytes) -> None:
         """Append a frame, and sync it."""
         assert self._header is not None
         if self._appender is None:
             self._write_object(payload)
             return
-        data, self._end = encode_frame(self._header, self._end, self._synced, payload)
+        data, self._end = encode_frame(self._header, self._end, self._synced, payload, self._scratch)
         self._appender.write(data)
         self.size += len(data)
         if self._sync != "never":
             self._appender.sync()
             self._synced = self._end.offset
 
-    def _payloads(self, group: _Group) -> Iterator[tuple[bytes, int]]:
+    def _payloads(self, group: _Group) -> Iterator[tuple[Bytes, int]]:
         """What is synced together where every command has its own sync, with the number of commands in it."""
-        pieces: list[tuple[list[bytes], int]] = []
+        pieces: list[tuple[list[Bytes], int]] = []
         for record, counts in zip(group.records, group.counts, strict=True):
             if counts or self._appender is not None or not pieces:
                 pieces.append(([record], counts))
@@ -290,7 +292,7 @@ class CommandLog:
         for records, count in pieces:
             yield b"".join(records), count
 
-    def _write_object(self, payload: bytes) -> None:
+    def _write_object(self, payload: Bytes) -> None:
         """A segment of one frame, where nothing can be appended to."""
         self._header, start = encode_header(self._segment(self.next, self.hash))
         data, self._end = encode_frame(self._header, self._header.start, self._header.end, payload)
@@ -299,7 +301,7 @@ class CommandLog:
         try:
             self._storage.write(name, [start, data], exclusive=True)
         except StorageUncertain:
-            if bytes(self._storage.read(name)) != start + data:
+            if bytes(self._storage.read(name)) != b"".join((start, data)):
                 raise
         except FileExistsError:
             raise StateOwned(

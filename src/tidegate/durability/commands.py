@@ -15,11 +15,7 @@ stand back to back. A transfer of 250 from account 1 to account 2, transaction 0
     transfer(src=1, dst=2, amount=250)      00    02    04    f4 03
                                             0<<3  src   dst   amount
 
-    int     zigzag varint: 7 bits a byte, the lowest first; 0, -1, 1, -2 are 0, 1, 2, 3
-    float   8 bytes, bit by bit                       str     size, UTF-8
-    bool    1 byte                                    list    count, items
-    key     its fields in declared order              null    only in the form "with nulls": there, each value has
-                                                              a byte before it, 0 if it is null
+Values may be null only in the form "with nulls".
 
 An argument that is no plain value of its declared type goes the way that it goes in the engine, through
 `argument_columns`: what that refuses raises the same InputError here, before a byte exists; what it converts is
@@ -28,19 +24,37 @@ argument can be read only once.
 
 Invariant: for every call that an engine accepts, the decoded arguments give the outcome that the call's own give.
 
-Not here: frames, checksums and files (log_format.py); who logs what, and when.
+Not here: values (value_bytes.py), frames, checksums and files (log_format.py); who logs what, and when.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tidegate.durability.scratch import Scratch
+from tidegate.durability.table_streams import read_stream, stream_size, write_stream
+from tidegate.durability.value_bytes import (
+    Get,
+    Put,
+    Unusual,
+    get_bool,
+    get_bytes,
+    get_int,
+    get_str,
+    get_word,
+    null_codec,
+    parameter_codec,
+    put_bytes,
+    put_int,
+    put_str,
+    put_word,
+)
 from tidegate.engine.arguments import argument_columns
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.foundation.places import Place
@@ -107,9 +121,6 @@ Record = Execute | Run | Load | Take | Step | Void
 _WITH_KEY, _WITH_NULLS, _OTHER = 1, 2, 4
 _FORM_BITS = 3
 
-_Put = Callable[[bytearray, Any], None]
-_Get = Callable[[bytes, int], tuple[Any, int]]
-
 
 class Codec:
     """Encodes and decodes the records of one program."""
@@ -130,7 +141,7 @@ class Codec:
         transaction = self._transactions[number]
         try:
             return transaction.encode(arguments, key, with_nulls=False), arguments
-        except (_Unusual, UnicodeEncodeError):
+        except (Unusual, UnicodeEncodeError):
             return transaction.encode_unusual(arguments, key)
 
     def encode(self, record: Record) -> bytes:
@@ -140,10 +151,19 @@ class Codec:
             return self.execute(record.transaction, dict(zip(names, record.arguments, strict=True)), record.key)[0]
         number, (_, parts) = next((n, kind) for n, kind in enumerate(_KINDS) if kind[0] is type(record))
         out = bytearray()
-        _put_word(out, number << _FORM_BITS | _OTHER)
+        put_word(out, number << _FORM_BITS | _OTHER)
         for name, put, _ in parts:
             put(out, getattr(record, name))
         return bytes(out)
+
+    def encode_later(self, batch: Run) -> LaterRecord:
+        """The record of a batch, which may become bytes when there is time for it, in any thread."""
+        start, events = bytearray(), _loggable(batch.events)
+        size = _table_size(events)
+        put_word(start, _RUN << _FORM_BITS | _OTHER)
+        _ORDER_BY[0](start, batch.order_by)
+        put_word(start, size)
+        return LaterRecord(bytes(start), events, len(start) + size)
 
     def decode(self, data: bytes) -> Iterator[Record]:
         """The records that stand back to back in a payload."""
@@ -164,7 +184,7 @@ class Codec:
             ) from error
 
     def _record(self, data: bytes, at: int) -> tuple[Record, int]:
-        word, at = _get_word(data, at)
+        word, at = get_word(data, at)
         number, form = word >> _FORM_BITS, word & (1 << _FORM_BITS) - 1
         if form < _OTHER:
             if number >= len(self._transactions):
@@ -177,6 +197,22 @@ class Codec:
         for name, _, get in parts:
             values[name], at = get(data, at)
         return made(**values), at
+
+
+@dataclass(frozen=True, slots=True)
+class LaterRecord:
+    """A batch's record of a size that is known, whose bytes are not made yet."""
+
+    start: bytes
+    events: pa.Table
+    size: int
+
+    def encode(self, scratch: Scratch) -> pa.Buffer:
+        """The record as bytes, in memory that is used again."""
+        memory = scratch.take(self.size)
+        memory[: len(self.start)] = np.frombuffer(self.start, np.uint8)
+        write_stream(self.events, pa.FixedSizeBufferWriter(pa.py_buffer(memory[len(self.start) :])))
+        return pa.py_buffer(memory)
 
 
 def signatures(transactions: Sequence[TransactionPlan]) -> list[Any]:
@@ -210,10 +246,6 @@ def _parameter_from_json(name: str, many: bool, kind: str, keys: Sequence[Any] |
 # --- one transaction --------------------------------------------------------------------------------------------
 
 
-class _Unusual(Exception):
-    """A value is no plain one of its declared type."""
-
-
 class _Transaction:
     """How the arguments of one transaction are written and read; all that depends on its parameters is made once."""
 
@@ -223,12 +255,12 @@ class _Transaction:
         self._prefixes = []
         for form in range(_OTHER):
             prefix = bytearray()
-            _put_word(prefix, number << _FORM_BITS | form)
+            put_word(prefix, number << _FORM_BITS | form)
             self._prefixes.append(bytes(prefix))
-        self._puts: dict[bool, list[tuple[str, _Put]]] = {}
-        self._gets: dict[bool, list[_Get]] = {}
+        self._puts: dict[bool, list[tuple[str, Put]]] = {}
+        self._gets: dict[bool, list[Get]] = {}
         for with_nulls in (False, True):
-            codecs = [_parameter_codec(parameter, with_nulls) for parameter in plan.parameters]
+            codecs = [parameter_codec(parameter, with_nulls) for parameter in plan.parameters]
             self._puts[with_nulls] = [(name, put) for name, (put, _) in zip(self.names, codecs, strict=True)]
             self._gets[with_nulls] = [get for _, get in codecs]
 
@@ -248,7 +280,7 @@ class _Transaction:
         taken = {name: columns[name][0].as_py() for name in self.names}
         try:
             return self.encode(taken, key, with_nulls=False), taken
-        except _Unusual:
+        except Unusual:
             return self.encode(taken, key, with_nulls=True), taken
 
     def decode(self, data: bytes, at: int, form: int) -> tuple[Execute, int]:
@@ -263,188 +295,12 @@ class _Transaction:
         return Execute(self._number, tuple(values), key), at
 
 
-def _parameter_codec(parameter: Parameter, with_nulls: bool) -> tuple[_Put, _Get]:
-    if isinstance(parameter, ValueParameter):
-        put, get = _value_codec(parameter.kind, with_nulls)
-    elif len(parameter.table.key) == 1:
-        put, get = _value_codec(parameter.table.key_columns[0].kind, with_nulls)
-    else:
-        fields = [(key.name, *_value_codec(key.kind, with_nulls)) for key in parameter.table.key_columns]
-        put, get = _composite_codec(fields)
-        if with_nulls:
-            put, get = _null_codec(put, get)
-    if not parameter.many:
-        return put, get
-    put, get = _list_codec(put, get)
-    return _null_codec(put, get) if with_nulls else (put, get)
-
-
-def _value_codec(kind: Kind, with_nulls: bool) -> tuple[_Put, _Get]:
-    put, get = _VALUES[kind]
-    return _null_codec(put, get) if with_nulls else (put, get)
-
-
-def _null_codec(put_value: _Put, get_value: _Get) -> tuple[_Put, _Get]:
-    def put(out: bytearray, value: Any) -> None:
-        out.append(value is not None)
-        if value is not None:
-            put_value(out, value)
-
-    def get(data: bytes, at: int) -> tuple[Any, int]:
-        there, at = _get_bool(data, at)
-        return get_value(data, at) if there else (None, at)
-
-    return put, get
-
-
-def _composite_codec(fields: Sequence[tuple[str, _Put, _Get]]) -> tuple[_Put, _Get]:
-    names, puts, gets = zip(*fields, strict=True)
-
-    def put(out: bytearray, value: Any) -> None:
-        if type(value) is dict:
-            if not all(name in value for name in names):
-                raise _Unusual
-            value = [value[name] for name in names]
-        elif type(value) is not tuple or len(value) != len(names):
-            raise _Unusual
-        for put_part, part in zip(puts, value, strict=True):
-            put_part(out, part)
-
-    def get(data: bytes, at: int) -> tuple[Any, int]:
-        parts = []
-        for get_part in gets:
-            part, at = get_part(data, at)
-            parts.append(part)
-        return tuple(parts), at
-
-    return put, get
-
-
-def _list_codec(put_item: _Put, get_item: _Get) -> tuple[_Put, _Get]:
-    def put(out: bytearray, value: Any) -> None:
-        if type(value) not in (list, tuple):
-            raise _Unusual
-        _put_word(out, len(value))
-        for item in value:
-            put_item(out, item)
-
-    def get(data: bytes, at: int) -> tuple[Any, int]:
-        count, at = _get_word(data, at)
-        items = []
-        for _ in range(count):
-            item, at = get_item(data, at)
-            items.append(item)
-        return items, at
-
-    return put, get
-
-
-# --- values -----------------------------------------------------------------------------------------------------
-
-_DOUBLE = struct.Struct("<d")
-_WORD_MAX = (1 << 64) - 1
-_EXACT_MAX = 1 << 53  # up to here every integer is a float
-
-
-def _put_word(out: bytearray, word: int) -> None:
-    while word > 0x7F:
-        out.append(word & 0x7F | 0x80)
-        word >>= 7
-    out.append(word)
-
-
-def _get_word(data: bytes, at: int) -> tuple[int, int]:
-    byte = data[at]
-    at += 1
-    word, shift = byte & 0x7F, 7
-    while byte > 0x7F:
-        byte = data[at]
-        at += 1
-        word |= (byte & 0x7F) << shift
-        shift += 7
-        if word > _WORD_MAX or shift > 70:
-            raise ValueError("a number of more than 64 bits")
-    return word, at
-
-
-def _put_int(out: bytearray, value: Any) -> None:
-    if type(value) is not int:
-        if not isinstance(value, np.integer):
-            raise _Unusual
-        value = int(value)
-    word = value << 1 if value >= 0 else ~(value << 1)
-    if word > _WORD_MAX:
-        raise _Unusual
-    while word > 0x7F:  # as in _put_word, whose call would take a quarter of the time
-        out.append(word & 0x7F | 0x80)
-        word >>= 7
-    out.append(word)
-
-
-def _get_int(data: bytes, at: int) -> tuple[int, int]:
-    word, at = _get_word(data, at)
-    return ~(word >> 1) if word & 1 else word >> 1, at
-
-
-def _put_float(out: bytearray, value: Any) -> None:
-    if type(value) not in (float, np.float64) and not (type(value) is int and -_EXACT_MAX <= value <= _EXACT_MAX):
-        raise _Unusual
-    out += _DOUBLE.pack(value)
-
-
-def _get_float(data: bytes, at: int) -> tuple[float, int]:
-    return _DOUBLE.unpack_from(data, at)[0], at + _DOUBLE.size
-
-
-def _put_bool(out: bytearray, value: Any) -> None:
-    if type(value) not in (bool, np.bool_):
-        raise _Unusual
-    out.append(bool(value))
-
-
-def _get_bool(data: bytes, at: int) -> tuple[bool, int]:
-    if data[at] > 1:
-        raise ValueError(f"{data[at]} where 0 or 1 is required")
-    return data[at] == 1, at + 1
-
-
-def _put_str(out: bytearray, value: Any) -> None:
-    if type(value) is not str:
-        raise _Unusual
-    _put_bytes(out, value.encode())
-
-
-def _get_str(data: bytes, at: int) -> tuple[str, int]:
-    text, at = _get_bytes(data, at)
-    return text.decode(), at
-
-
-_VALUES: dict[Kind, tuple[_Put, _Get]] = {
-    Kind.INT: (_put_int, _get_int),
-    Kind.FLOAT: (_put_float, _get_float),
-    Kind.BOOL: (_put_bool, _get_bool),
-    Kind.STR: (_put_str, _get_str),
-}
-
-
 # --- parts of records -------------------------------------------------------------------------------------------
-
-
-def _put_bytes(out: bytearray, data: bytes) -> None:
-    _put_word(out, len(data))
-    out += data
-
-
-def _get_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _get_word(data, at)
-    if at + size > len(data):
-        raise IndexError(f"{size} bytes where there are {len(data) - at}")
-    return data[at : at + size], at + size
 
 
 def _put_name(out: bytearray, name: str) -> None:
     try:
-        _put_bytes(out, name.encode())
+        put_bytes(out, name.encode())
     except UnicodeEncodeError as error:
         raise InputError(f"required a text that UTF-8 can hold, got {name!r} ({error})") from error
 
@@ -452,42 +308,52 @@ def _put_name(out: bytearray, name: str) -> None:
 def _put_key(out: bytearray, key: Any) -> None:
     out.append(isinstance(key, str))
     try:
-        (_put_str if isinstance(key, str) else _put_int)(out, key)
-    except (_Unusual, UnicodeEncodeError) as error:
+        (put_str if isinstance(key, str) else put_int)(out, key)
+    except (Unusual, UnicodeEncodeError) as error:
         raise InputError(
             f"a call's key: required an int of 64 bits or a str that UTF-8 can hold, got {key!r}"
         ) from error
 
 
 def _get_key(data: bytes, at: int) -> tuple[int | str, int]:
-    text, at = _get_bool(data, at)
-    return _get_str(data, at) if text else _get_int(data, at)
+    text, at = get_bool(data, at)
+    return get_str(data, at) if text else get_int(data, at)
 
 
 def _put_table(out: bytearray, table: pa.Table) -> None:
-    table = table.replace_schema_metadata(None)  # what pandas says of itself there is longer than a small batch
-    chunks = max((column.num_chunks for column in table.columns), default=0)
-    if chunks > 1 and table.num_rows < chunks * CHUNK_ROWS_MIN:
-        table = table.combine_chunks()
+    table = _loggable(table)
+    put_word(out, _table_size(table))
     sink = pa.BufferOutputStream()
-    try:
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-    except pa.ArrowException as error:
-        raise InputError(f"a table with the columns {table.schema.names} cannot be logged: {error}") from error
-    _put_bytes(out, sink.getvalue())
+    write_stream(table, sink)
+    out += sink.getvalue()
 
 
 def _get_table(data: bytes, at: int) -> tuple[pa.Table, int]:
-    stream, at = _get_bytes(data, at)
-    return pa.ipc.open_stream(pa.py_buffer(stream)).read_all(), at
+    stream, at = get_bytes(data, at)
+    return read_stream(stream), at
 
 
-_NAME, _COUNT, _NUMBER = (_put_name, _get_str), (_put_word, _get_word), (_put_int, _get_int)
-_BYTES, _TABLE = (_put_bytes, _get_bytes), (_put_table, _get_table)
+def _loggable(table: pa.Table) -> pa.Table:
+    """A table without what need not be logged."""
+    table = table.replace_schema_metadata(None)  # what pandas says of itself there is longer than a small batch
+    chunks = max((column.num_chunks for column in table.columns), default=0)
+    return table.combine_chunks() if chunks > 1 and table.num_rows < chunks * CHUNK_ROWS_MIN else table
 
-_KINDS: tuple[tuple[type[Run | Load | Take | Step | Void], tuple[tuple[str, _Put, _Get], ...]], ...] = (
-    (Run, (("order_by", *_null_codec(*_NAME)), ("events", *_TABLE))),
+
+def _table_size(table: pa.Table) -> int:
+    try:
+        return stream_size(table)
+    except pa.ArrowException as error:
+        raise InputError(f"a table with the columns {table.schema.names} cannot be logged: {error}") from error
+
+
+_NAME, _COUNT, _NUMBER = (_put_name, get_str), (put_word, get_word), (put_int, get_int)
+_BYTES, _TABLE = (put_bytes, get_bytes), (_put_table, _get_table)
+
+_ORDER_BY, _RUN = null_codec(*_NAME), 0
+
+_KINDS: tuple[tuple[type[Run | Load | Take | Step | Void], tuple[tuple[str, Put, Get], ...]], ...] = (
+    (Run, (("order_by", *_ORDER_BY), ("events", *_TABLE))),
     (Load, (("table", *_NAME), ("rows", *_TABLE))),
     (Take, (("stream", *_NAME), ("count", *_COUNT))),
     (Step, (("dataflow", *_NUMBER), ("round", *_NUMBER), ("group", *_NUMBER), ("payload", *_BYTES))),

@@ -44,6 +44,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
+from tidegate.durability.table_streams import read_stream, stream_size, write_stream
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
 from tidegate.foundation.storage import Bytes, Storage
 
@@ -167,7 +168,7 @@ def decode_section(file: str, header: Header, section: Section, data: pa.Buffer)
         raise _corrupted(file, section.offset, f"checksum {stored:08x} of {_described(section)}", f"{checksum:08x}")
     if section.kind == "order":
         return np.frombuffer(body, dtype="<i8", count=section.rows).astype(np.int64, copy=False)
-    return pa.ipc.open_stream(body).read_all()
+    return read_stream(body)
 
 
 def read_header(storage: Storage, name: str) -> Header:
@@ -277,27 +278,19 @@ def section_size(body: pa.Table | Order | Deferred) -> int:
         return body.size
     if isinstance(body, np.ndarray):
         return _aligned(body.nbytes + _CHECKSUM.size)
-    counter = pa.MockOutputStream()
-    _write_stream(counter, body)
-    return _aligned(counter.size() + _CHECKSUM.size)
+    return _aligned(stream_size(body) + _CHECKSUM.size)
 
 
 def _encode_section(body: pa.Table | Order, size: int, seed: int) -> pa.Buffer:
-    """Encoded into a buffer of the right size: letting Arrow grow one costs ten times the copy."""
     buffer = pa.allocate_buffer(size)
     writer = pa.FixedSizeBufferWriter(buffer)
     if isinstance(body, np.ndarray):
         writer.write(body)
     else:
-        _write_stream(writer, body)
+        write_stream(body, writer)
     writer.write(bytes(size - _CHECKSUM.size - writer.tell()))
     writer.write(_CHECKSUM.pack(google_crc32c.extend(seed, buffer.slice(0, size - _CHECKSUM.size))))
     return buffer
-
-
-def _write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
 
 
 def _aligned(size: int) -> int:

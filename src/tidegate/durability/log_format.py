@@ -76,6 +76,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from tidegate.durability.scratch import Scratch
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
 from tidegate.foundation.storage import Bytes
 
@@ -185,7 +186,9 @@ def encode_header(segment: Segment) -> tuple[Header, bytes]:
     return Header(segment, checksum, end), start + _CHECKSUM.pack(checksum) + text
 
 
-def encode_frame(header: Header, end: End, synced: int, payload: bytes) -> tuple[bytes | bytearray, End]:
+def encode_frame(
+    header: Header, end: End, synced: int, payload: Bytes, scratch: Scratch | None = None
+) -> tuple[Bytes, End]:
     """The bytes to append at `end`, and the end behind them.
 
     Args:
@@ -193,6 +196,7 @@ def encode_frame(header: Header, end: End, synced: int, payload: bytes) -> tuple
         end: where the log ends; at first `header.start`.
         synced: the offset up to which finished syncs cover the file: what is said here must be true.
         payload: what the frame holds, one byte at least.
+        scratch: where the bytes of a large frame may stand.
     """
     offset, size = end.offset, len(payload)
     in_flight = offset - synced
@@ -206,32 +210,31 @@ def encode_frame(header: Header, end: End, synced: int, payload: bytes) -> tuple
     chain: int = google_crc32c.extend(google_crc32c.extend(end.chain, fields), payload)
     start = fields + _CHECKSUM.pack(chain)
     check = google_crc32c.extend(header.checksum, _PLACE.pack(_first_place(offset)) + start)
-    data = _with_marks(offset, start + _CHECKSUM.pack(check), payload)
+    data = _with_marks(offset, start + _CHECKSUM.pack(check), payload, scratch or Scratch())
     return data, End(offset + len(data), chain)
 
 
-def _with_marks(offset: int, start: bytes, payload: bytes) -> bytes | bytearray:
+def _with_marks(offset: int, start: bytes, payload: Bytes, scratch: Scratch) -> Bytes:
     """A frame's content with marks where sectors end, and one behind it; which may be one and the same."""
     room, size = _ROOM - offset % SECTOR_SIZE, len(start) + len(payload)
     if size <= room:
-        return start + payload + _MARK
+        return b"".join((start, payload, _MARK))
     sectors, rest = divmod(size - room, _ROOM)
     if sectors < _SECTORS_AT_ONCE or room < len(start):
-        content = start + payload
+        content = b"".join((start, payload))
         view = memoryview(content)
         pieces = [view[:room], *(view[at : at + _ROOM] for at in range(room, len(content), _ROOM))]
         return _MARK.join(pieces) + _MARK
-    data = bytearray(size + sectors + 1 + (rest > 0))
-    given, out = np.frombuffer(payload, np.uint8), np.frombuffer(data, np.uint8)
+    given, out = np.frombuffer(payload, np.uint8), scratch.take(size + sectors + 1 + (rest > 0))
     first, filled = room - len(start), size - len(start) - rest
-    data[: len(start)] = start
+    out[: len(start)] = np.frombuffer(start, np.uint8)
     out[len(start) : room], out[room] = given[:first], MARK
     whole = out[room + 1 : room + 1 + sectors * SECTOR_SIZE].reshape(sectors, SECTOR_SIZE)
     whole[:, :_ROOM] = given[first:filled].reshape(sectors, _ROOM)
     whole[:, _ROOM] = MARK
     if rest:
         out[room + 1 + sectors * SECTOR_SIZE : -1], out[-1] = given[filled:], MARK
-    return data
+    return out.data
 
 
 # --- reading ----------------------------------------------------------------------------------------------------

@@ -33,9 +33,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ from tidegate.durability.calls import Calls
 from tidegate.durability.checkpoints import Checkpoints
 from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, Void, signatures
+from tidegate.durability.early_log import EarlyLog
 from tidegate.durability.evolution import require_no_renaming
 from tidegate.durability.fingerprint import fingerprint
 from tidegate.durability.housekeeping import rows_size
@@ -54,8 +55,9 @@ from tidegate.durability.once_keys import OnceKeys
 from tidegate.durability.ownership import EMBEDDED, ENGINE
 from tidegate.durability.records import waiting_record, waiting_streams
 from tidegate.durability.replaying import Replay
+from tidegate.durability.scratch import Scratch
 from tidegate.durability.stored_rows import fold
-from tidegate.durability.tasks import Start, in_a_thread
+from tidegate.durability.tasks import Background, Threads
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo
@@ -64,7 +66,7 @@ from tidegate.engine.core import EngineCore
 from tidegate.engine.steps import pack_steps
 from tidegate.foundation.errors import InputError, StateOwned, StorageFailed, StorageUncertain
 from tidegate.foundation.holds import Hold
-from tidegate.foundation.storage import Storage, open_storage
+from tidegate.foundation.storage import Bytes, Storage, open_storage
 from tidegate.operations.decision import Strategy
 from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome
 from tidegate.operations.plan import Program
@@ -72,8 +74,8 @@ from tidegate.operations.plan import Program
 Recovery = Literal["strong", "weak"]
 T = TypeVar("T")
 
-CHECKPOINT_AFTER_BYTES = 16 << 20
-"""How long the log grows between checkpoints: replaying so much takes a second or less."""
+CHECKPOINT_AFTER_BYTES = 64 << 20
+"""How long the log grows between checkpoints: replaying so much takes a second where transactions are cheap."""
 
 EARLY_BYTES = 64 << 10
 """Records of batches from this size on are written while the batch runs: below, that takes longer to arrange."""
@@ -101,7 +103,7 @@ class LoggedEngine:
         recovery: Recovery = "weak",
         sync: Sync = "group",
         scheduling: Scheduling | None = None,
-        start: Start = in_a_thread,
+        background: Background | None = None,
     ) -> None:
         self.program = program
         self.lock = threading.RLock()
@@ -112,14 +114,15 @@ class LoggedEngine:
         self._repeatable = all(plan.compiled for plan in program.plan.transactions)
         self._traced = recovery == "strong" and program.plan.flows is not None and self._repeatable
         self._step_by_step = sync == "always"
-        self._checkpoints = Checkpoints(self._storage, start)
+        self._background = background or Threads()
+        self._checkpoints = Checkpoints(self._storage, self._background)
         self._log = CommandLog(self._storage, sync, self._require_owner)
+        self._early = EarlyLog(self._log, self._background)
         self._calls = Calls(self.lock, self._log)
         self._core: EngineCore | None = None
         self._keys = OnceKeys()
         self._commands = 0
         self._refusal: Exception | None = None
-        self._start = start
         self._held: Hold | None = ownership.hold_alone(self._storage)
         try:
             self._open()
@@ -164,38 +167,45 @@ class LoggedEngine:
         with self._calls.turn():
             core = self._ready()
             arrival = arrange(events, order_by, None)
-            record = self._codec.encode(Run(self._needed(events, order_by), order_by)) if self._repeatable else b""
-            self._log.reserve(len(record) + len(self._void))
-            early = False
+            batch = Run(self._needed(events, order_by), order_by)
+            record = self._codec.encode_later(batch) if self._repeatable else None
+            self._log.reserve((record.size if record is not None else 0) + len(self._void))
+            early: list[Future[None]] = []
 
             def begins() -> None:
-                nonlocal early
-                if len(record) >= EARLY_BYTES and self._storage.appends:
-                    self._note(record)
-                    early = True
-                    with contextlib.suppress(RuntimeError):  # no thread is left: it is written when the batch has run
-                        self._start(self._write)
+                if record is not None and record.size >= EARLY_BYTES and self._storage.appends:
+                    early.append(self._early.append(record))
 
-            run = partial(core.run, events, arrival.order, arrival.refused, self._traced, begins)
+            def run() -> pa.Table:
+                outcomes = core.run(events, arrival.order, arrival.refused, self._traced, begins)
+                for appended in early:
+                    appended.result()
+                return outcomes
+
             try:
                 outcomes = self._guarded(run)
+            except Exception:
+                self._make_void(early)
+                raise
             except BaseException:
-                if early:  # certain before anybody is told that the batch failed
-                    self._note(self._void)
-                    self._log.flush()
+                with contextlib.suppress(StorageFailed):  # an interrupt says nothing of what became of the batch
+                    self._make_void(early)
                 raise
             steps = self._steps(core) if self._traced else []
             if not early:
-                self._note(record, *steps)
-            elif steps:
+                self._note(record.encode(Scratch()) if record is not None else b"", *steps)
+            else:
+                self._commands += 1
                 self._log.append(*steps, numbered=False)
             group = self._log.last()
         self._log.wait(group)
         return outcomes
 
-    def _write(self) -> None:
-        """Write what was appended, beside a batch that runs; should it fail, whoever waits for it is told."""
-        with contextlib.suppress(StorageFailed):
+    def _make_void(self, early: list[Future[None]]) -> None:
+        """A batch failed: should it be in the log, it does not count, which is certain before anybody is told."""
+        if early and early[0].exception() is None:
+            self._commands += 1
+            self._note(self._void)
             self._log.flush()
 
     def load(self, table: str, rows: pa.Table) -> None:
@@ -296,7 +306,7 @@ class LoggedEngine:
             self._core = None
             raise
 
-    def _note(self, record: bytes, *steps: bytes) -> None:
+    def _note(self, record: Bytes, *steps: bytes) -> None:
         """A command was run: append it to the log, or keep what it changed where it could not be run again."""
         self._commands += 1
         if self._repeatable:
@@ -484,5 +494,6 @@ class LoggedEngine:
             or InputError("this engine is closed: make another one, tg.Engine(...), to go on with its state")
         )
         self._log.close()
+        self._background.close()
         if self._held is not None:
             self._held.release()

@@ -21,7 +21,7 @@ from tidegate.engine.state.strings import StringPool, string_buffers
 from tidegate.engine.state.table import TableState
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
-from tidegate.operations.plan import DTYPES, ProgramPlan
+from tidegate.operations.plan import DTYPES, Parameter, ProgramPlan, RowParameter
 
 Array = npt.NDArray[Any]
 
@@ -60,6 +60,14 @@ class Batch:
         found = refuse_marked(self.events(transactions), rows, self._reason_numbers.get(text, len(self.reasons) + 1))
         if found:
             self.reason(text)
+
+    def refuse_missing(self, parameter: Parameter, transactions: tuple[int, ...], bound: Bound) -> None:
+        """Refuse the events of some transactions whose value for a parameter is null, or a key that is NaN."""
+        key = "key " if isinstance(parameter, RowParameter) else ""
+        if bound.valid is not None:
+            self.refuse_users(~bound.valid, transactions, f"null {key}in column {parameter.name!r}")
+        if bound.nan is not None:
+            self.refuse_users(bound.nan, transactions, f"NaN key in column {parameter.name!r}")
 
     def needs(self, transactions: tuple[int, ...]) -> Array:
         """Per transaction number: whether it is among these. The last entry is for unknown names."""

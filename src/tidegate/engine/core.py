@@ -164,16 +164,17 @@ class EngineCore:
             order: the positions of the events in the order in which to run them.
             refused: reasons with the events that they refuse before anything runs.
             trace: whether `take_steps` shall give the steps of dataflow graphs; one worker runs them then.
-            begins: called when the events were taken in, and bad input found: from here on the batch runs.
+            begins: called when bad input would have been found: from here on the batch runs.
         """
         with Interrupts() as interrupts:
-            entered = self._enter(events, order, refused or {})
-            begins()
+            entered = self._enter(events, order, refused or {}, begins)
             if self.flows is None:
                 return self._leave(entered, self.runner.run(entered.batch, entered.order, interrupts))
             return self._leave(entered, self.flows.run(entered.batch, entered.order, trace))
 
-    def _enter(self, events: pa.Table, order: Array | None, refused: Mapping[str, Array]) -> _Entered:
+    def _enter(
+        self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], begins: Callable[[], None]
+    ) -> _Entered:
         """Bind a batch's events; nothing runs."""
         assert self._replayed is None, "a batch is replayed: end that first"
         started = time.perf_counter()
@@ -182,7 +183,7 @@ class EngineCore:
         if self.flows is not None:
             self._wake_flows()
             events, order, refused = self.flows.with_waiting(events, order, refused)
-        batch = self._take_in(events, refused)
+        batch = self._take_in(events, refused, begins)
         if order is None:
             order = np.arange(batch.size)
         self._order = order
@@ -229,7 +230,7 @@ class EngineCore:
     ) -> None:
         """Take the events of a run in again, as `run` does, with triggers off: nothing runs."""
         with Interrupts():
-            self._replayed = self._enter(events, order, refused or {})
+            self._replayed = self._enter(events, order, refused or {}, lambda: None)
             if self.flows is not None:
                 self.flows.begin_replay(self._replayed.order)
 
@@ -299,9 +300,10 @@ class EngineCore:
                 events = events.append_column(name, pa.nulls(events.num_rows))
         return events
 
-    def _take_in(self, events: pa.Table, refused: Mapping[str, Array]) -> Batch:
+    def _take_in(self, events: pa.Table, refused: Mapping[str, Array], begins: Callable[[], None]) -> Batch:
         what = "events"
-        columns = [require_column(events, b.parameter, what) for b in (*self.plan.rows, *self.plan.values)]
+        bindings = (*self.plan.rows, *self.plan.values)
+        columns = [require_column(events, binding.parameter, what) for binding in bindings]
         names = name_column(events, self.plan, what)
         taken = [name for name in OUTCOME_COLUMNS if name in events.column_names]
         if taken:
@@ -309,14 +311,14 @@ class EngineCore:
                 f"{what}: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
             )
         batch = Batch(self.plan, events.num_rows)
+        bound_columns = [self._bind(b.parameter, column) for b, column in zip(bindings, columns, strict=True)]
+        batch.rows, batch.values = bound_columns[: len(self.plan.rows)], bound_columns[len(self.plan.rows) :]
+        begins()
         self._number_names(batch, names)
         for reason, rows in refused.items():
             batch.refuse(rows, reason)
-        row_count = len(self.plan.rows)
-        for binding, column in zip(self.plan.rows, columns[:row_count], strict=True):
-            batch.rows.append(self._bind(batch, binding.parameter, binding.users, column))
-        for binding, column in zip(self.plan.values, columns[row_count:], strict=True):
-            batch.values.append(self._bind(batch, binding.parameter, binding.users, column))
+        for binding, bound in zip(bindings, bound_columns, strict=True):
+            batch.refuse_missing(binding.parameter, binding.users, bound)
         for binding, bound in zip(self.plan.rows, batch.rows, strict=True):
             assert isinstance(binding.parameter, RowParameter)
             table = self.tables[binding.parameter.table.name]
@@ -327,19 +329,13 @@ class EngineCore:
                 batch.slots.append(table.resolve_lists(bound.values, chosen, bound.offsets))
         return batch
 
-    def _bind(self, batch: Batch, parameter: Any, users: tuple[int, ...], column: pa.Array) -> Bound:
+    def _bind(self, parameter: Any, column: pa.Array) -> Bound:
         try:
-            bound = bind(column, parameter, self.strings)
+            return bind(column, parameter, self.strings)
         except pa.ArrowInvalid as error:
             raise InputError(
                 f"events: column {parameter.name!r} of type {column.type} holds a value that does not fit: {error}"
             ) from error
-        key = isinstance(parameter, RowParameter)
-        if bound.valid is not None:
-            batch.refuse_users(~bound.valid, users, f"null {'key ' if key else ''}in column {parameter.name!r}")
-        if bound.nan is not None:
-            batch.refuse_users(bound.nan, users, f"NaN key in column {parameter.name!r}")
-        return bound
 
     def _number_names(self, batch: Batch, names: pa.Array | None) -> None:
         if names is None:

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import contextlib
 
+import pyarrow as pa
+
 from tidegate.foundation import refusals
 from tidegate.foundation.disk import Disk
 from tidegate.foundation.errors import StorageFailed, StorageUncertain
@@ -92,7 +94,7 @@ class Appender:
             raise refusals.failed(self._file, "write", error) from error
         self._allocated = ahead
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
+    def write(self, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
         """Writes all of the data at `end`; StorageUncertain, and the appender is dead, when that fails."""
         self._require_alive()
         rest, offset = memoryview(data).cast("B"), self._end
