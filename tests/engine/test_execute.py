@@ -147,7 +147,8 @@ def _assert_same_state(one: EngineCore, other: EngineCore, what: str) -> None:
 
 
 def _changes(engine: EngineCore) -> dict[str, Any]:
-    return {name: bits(rows.to_pylist()) for name, rows in engine.take_changes().items()}
+    """What was written, in the order of the rows: that of the slots is nobody's concern."""
+    return {name: sorted(map(repr, bits(rows.to_pylist()))) for name, rows in engine.take_changes().items()}
 
 
 # --- what is executed without a batch -----------------------------------------------------------------------------

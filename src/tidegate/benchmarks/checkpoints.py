@@ -55,11 +55,11 @@ KEPT_BAR = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of what. Two stretches fill a log that is due for a checkpoint; one does not, and all rows do."""
+    """How much of what. Two stretches fill a log that is due for a checkpoint; one does not, loading all rows does."""
 
     rows: int = 20_000_000
     batch_events: int = 1_000
-    batches: int = 250
+    batches: int = 800
     rounds: int = 3
     seed: int = 1
 

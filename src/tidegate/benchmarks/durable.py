@@ -6,7 +6,8 @@ One transaction a call (`execute`): the other side is what a disk can do at all 
     one caller   transfers of a ledger, each on the disk when its call returns (sync="group")
     16 callers   the same from 16 threads: calls share syncs
 
-and for comparison `always`, with a sync for each call, and `never`, without any. Batches (`run`): there are two other
+and for comparison `always`, with a sync for each call, `never`, without any, and appends into space that was allocated
+before, as the log does it: such a sync need not store the file's new size each time. Batches (`run`): there are two other
 sides, and durable batches can be no faster than the slower of them:
 
     memory       the same batches in an engine without a directory
@@ -47,7 +48,7 @@ from tidegate.workloads import ledger, streaming_ledger
 Sync = Literal["group", "always", "never"]
 SYNCS: tuple[Sync, ...] = ("group", "always", "never")
 
-APPEND, ONE, MANY = "append", "one caller", "16 callers"
+APPEND, ALLOCATED, ONE, MANY = "append", "append, allocated", "one caller", "16 callers"
 ALWAYS, NEVER = "one caller, always", "one caller, never"
 MEMORY, DISK, DURABLE = "memory", "disk", "durable"
 
@@ -62,7 +63,7 @@ BYTES_BAR = 40.0
 BATCH_BAR = 0.7
 """Durable batches beside the slower of memory and disk."""
 
-ALLOCATED = 4 << 20
+ALLOCATED_BYTES = 4 << 20
 
 
 # --- one transaction a call ---------------------------------------------------------------------------------------
@@ -86,7 +87,12 @@ def execute_experiment(folder: Path, *, calls: int, seed: int, rounds: int, bar:
         items=calls,
         item="call",
         variants=[
-            Variant(APPEND, prepare=partial(_file, folder), run=partial(_append, calls), verify=_verify_appended),
+            *(
+                Variant(
+                    name, prepare=partial(_file, folder, size), run=partial(_append, calls), verify=_verify_appended
+                )
+                for name, size in ((APPEND, 0), (ALLOCATED, ALLOCATED_BYTES))
+            ),
             *(
                 Variant(
                     name,
@@ -140,10 +146,10 @@ def _verify_engine(
     shutil.rmtree(path)
 
 
-def _file(folder: Path, size: int = ALLOCATED) -> tuple[int, Path]:
-    """A file with room for what will be written, as a log has it."""
+def _file(folder: Path, size: int) -> tuple[int, Path]:
+    """A file with room for so much that will be written."""
     descriptor, name = tempfile.mkstemp(dir=folder)
-    if hasattr(os, "posix_fallocate"):
+    if size and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
     os.fsync(descriptor)
     return descriptor, Path(name)

@@ -140,7 +140,7 @@ def recovery(
 
 
 def checkpoints(
-    rows: Annotated[int, typer.Option(min=1_100_000, help="Rows of the state that checkpoints are of.")] = 20_000_000,
+    rows: Annotated[int, typer.Option(min=4_400_000, help="Rows of the state that checkpoints are of.")] = 20_000_000,
     kept: Annotated[int, typer.Option(min=1, help="Versions that are kept, beside a hundred.")] = 10_000,
     folder: Folder = None,
     rounds: Rounds = 3,
@@ -159,7 +159,7 @@ def checkpoints(
     kept_sizes = experiments.KeptSizes(many=kept, rounds=rounds, seed=seed)
     kinds: tuple[str, ...] = experiments.KINDS
     if smoke:  # as many rows as it takes to be due for a checkpoint
-        sizes = experiments.Sizes(1_100_000, batch_events=100, batches=5, rounds=1, seed=seed)
+        sizes = experiments.Sizes(4_400_000, batch_events=100, batches=5, rounds=1, seed=seed)
         kept_sizes = experiments.KeptSizes(5, 50, rows=100, batch_events=10, batches=2, rounds=1, seed=seed)
         kinds = (experiments.NONE, experiments.WHOLE)
     with _folder(folder) as place:

@@ -39,7 +39,6 @@ from tidegate.engine.report import BatchReport
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
-from tidegate.engine.state.touched import Touched
 from tidegate.engine.steps import StepRecord, unpack_steps
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
@@ -98,7 +97,6 @@ class EngineCore:
         deletes = any(plan.may_delete for plan in self.plan.transactions)
         self._looks = track_changes or deletes
         self._only_notes = self.plan.flows is None and not deletes
-        self._touched: dict[str, Touched] = {}
         self._strings_limit = STRINGS_KEPT
         self._order = _NONE
         self._replayed: _Entered | None = None
@@ -129,7 +127,7 @@ class EngineCore:
         self._single.use_strings(strings, self.runner.serial)
 
     def _collect_strings_if_due(self) -> None:
-        if len(self.strings) > self._strings_limit and not self._touched:
+        if len(self.strings) > self._strings_limit and not any(table.touched for table in self.tables.values()):
             self._collect_strings()
 
     def _collect_strings(self) -> None:
@@ -362,8 +360,7 @@ class EngineCore:
         for name in bound if self.flows is None else [layout.name for layout in self.plan.tables]:
             table = self.tables[name]
             if self._only_notes and self.tracking:  # rows that were noted before are passed over: on a busy table, most
-                if len(new := batch.written(table, table.noted)):
-                    self._note_written(name, table.keys[new])
+                table.touched.add(batch.written(table, table.noted))
                 table.sweep(_NONE)
                 continue
             touched = batch.written(table, table.marks) if self._looks else _NONE
@@ -371,8 +368,8 @@ class EngineCore:
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
             self.written_bytes += 8 * len(touched) * len(table.layout.columns)
-            if self.tracking and len(new := table.note(touched)):
-                self._note_written(name, table.keys[new])
+            if self.tracking:
+                table.note(touched)
             table.sweep(touched[~table.exists[touched]])
             if self.flows is not None and name in self.flows.histories:
                 self.flows.histories[name].sweep(touched)
@@ -380,38 +377,25 @@ class EngineCore:
     def _note_kept(self, name: str, keys: Array) -> None:
         """Rows in which graphs remember were written."""
         self.written_bytes += 8 * len(keys) * len(self.tables[name].layout.columns)
-        self._note_written(name, keys)
+        if self.tracking:
+            self.tables[name].note_keys(keys)
 
     def _note_slots(self, table: TableState, slots: list[int]) -> None:
         """A few rows were written."""
-        new = [slot for slot in slots if table.note_one(slot)] if self.tracking else []
+        new = [slot for slot in slots if not table.noted[slot]] if self.tracking else []
         if new:
-            self._note_written(table.layout.name, table.keys[new])
-
-    def _note_written(self, name: str, keys: Array) -> None:
-        if not self.tracking:
-            return
-        if name not in self._touched:
-            self._touched[name] = Touched(keys.shape[1])
-        self._touched[name].add(keys)
+            table.note(np.array(new))
 
     def touch_again(self, changes: Mapping[str, pa.Table]) -> None:
         """Let `take_changes` give these rows once more: whoever took them could not keep them."""
         for name, rows in changes.items():
             if name in self.tables:
-                self._note_written(name, columns_in(self.tables[name], rows)[0])
+                self.tables[name].note_keys(columns_in(self.tables[name], rows)[0])
 
     def take_changes(self) -> dict[str, pa.Table]:
         """The rows written since the last call, by table: their columns and whether they exist now."""
-        changes = {}
-        for name, touched in self._touched.items():
-            table, keys = self.tables[name], touched.distinct()
-            slots = table.find(keys)
-            table.forget_noted(slots[slots >= 0])
-            there = slots >= 0
-            changes[name] = change_table(table, keys, slots, there)
-        self._touched = {}
-        return changes
+        written = {name: table for name, table in self.tables.items() if table.touched}
+        return {name: change_table(table, *table.take_noted()) for name, table in written.items()}
 
     def _wake_flows(self) -> None:
         """Dataflow graphs remember in tables; where those were written from outside, they read them again."""
@@ -468,11 +452,12 @@ class EngineCore:
             table.marks[slots] = False
             if again is None:
                 table.store(slots, {column: values[piece] for column, values in columns.items()}, True)
+                if self.tracking:
+                    table.note(slots)
             else:
                 table.sweep(slots)
         if again is not None:
             raise InputError(duplicate_message(table.layout, rows, again))
-        self._note_written(name, keys)
 
     # --- reading ----------------------------------------------------------------------------------------
 

@@ -77,13 +77,12 @@ def duplicate_message(layout: TableLayout, rows: pa.Table, again: int) -> str:
     return f"rows of {layout.name}: the key {key} is in row {before} and again in row {again}; load each key once"
 
 
-def change_table(table: TableState, keys: Array, slots: Array, there: Array) -> pa.Table:
-    """The rows of some keys with `exists`; where no slot is `there`, the row does not exist."""
-    present = table.rows(slots[there])
+def change_table(table: TableState, slots: Array, keys: Array) -> pa.Table:
+    """The rows in some slots, and of some keys that have none, with `exists`."""
     exists = pa.field("exists", pa.bool_(), nullable=False)
-    kept = present.append_column(exists, pa.array(table.exists[slots[there]]))
-    if there.all():
+    kept = table.rows(slots).append_column(exists, pa.array(table.exists[slots]))
+    if not len(keys):
         return kept
     gone = TableState(table.layout, table.strings)
-    absent = gone.rows(gone.resolve(np.ascontiguousarray(keys[~there])))
+    absent = gone.rows(gone.resolve(np.ascontiguousarray(keys)))
     return pa.concat_tables([kept, absent.append_column(exists, pa.array(np.zeros(absent.num_rows, np.bool_)))])

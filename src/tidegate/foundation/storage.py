@@ -50,8 +50,8 @@ from tidegate.foundation.disk import Disk, OsDisk
 from tidegate.foundation.errors import StorageFailed
 from tidegate.foundation.holds import Hold
 
-SYNC_EVERY_BYTES = 16 << 20
-"""A large file is synced on the way: else its last sync had all of it to write, and other files' syncs behind it."""
+SYNC_EVERY_BYTES = 1 << 20
+"""A large file is synced on the way: what is not synced yet is what the sync of another file, a log, waits for."""
 
 Names = list[str]
 Bytes: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
@@ -359,11 +359,11 @@ class LocalStorage:
                 for part in parts:
                     rest = memoryview(part).cast("B")
                     while len(rest):
-                        count = self._disk.write(descriptor, rest, offset)
+                        count = self._disk.write(descriptor, rest[:SYNC_EVERY_BYTES], offset)
                         rest, offset = rest[count:], offset + count
-                    if synced and offset - on_disk >= SYNC_EVERY_BYTES:
-                        self._disk.sync_data(descriptor)
-                        on_disk = offset
+                        if synced and offset - on_disk >= SYNC_EVERY_BYTES:
+                            self._disk.sync_data(descriptor)
+                            on_disk = offset
                 if synced:
                     self._disk.sync(descriptor)
                 inode = self._disk.status(descriptor).inode

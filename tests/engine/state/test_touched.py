@@ -1,26 +1,76 @@
+"""Which rows were written: beside a model that keeps sets."""
+
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from tidegate.engine.state import touched as module
 from tidegate.engine.state.touched import SMALLEST, Touched
+from tidegate.foundation.jit import uncompiled
 
-words = some.integers(-(2**63), 2**63 - 1)
+SLOTS = 12
+words = some.sampled_from([1, 2, 3, -(2**63), 2**63 - 1])
+steps = some.lists(
+    some.one_of(
+        some.tuples(some.just("write"), some.sets(some.integers(0, SLOTS - 1))),
+        some.tuples(some.just("free"), some.tuples(some.integers(0, SLOTS - 1), some.tuples(words, words))),
+        some.tuples(some.just("take"), some.none()),
+    ),
+    max_size=60,
+)
 
 
-@given(some.lists(some.lists(some.tuples(some.sampled_from([1, 2, 3, -(2**63), 2**63 - 1]), words), max_size=100)))
-def test_every_key_that_was_added_is_there_once(parts: list[list[tuple[int, int]]]) -> None:
-    touched = Touched(2)
-    for part in parts:
-        touched.add(np.array(sorted(set(part)), np.int64).reshape(-1, 2))
-    found = [tuple(key) for key in touched.distinct().tolist()]
-    assert len(found) == len(set(found)) and set(found) == {key for part in parts for key in part}
+@given(steps)
+def test_every_row_that_was_written_is_there_once(steps: list[tuple[str, Any]]) -> None:
+    touched, marks = Touched(2), np.zeros(SLOTS, np.bool_)
+    slots: set[int] = set()
+    gone: set[tuple[int, int]] = set()
+    with uncompiled():
+        for kind, value in steps:
+            if kind == "write":
+                new = np.array(sorted(slot for slot in value if not marks[slot]), np.int64)
+                marks[new] = True
+                touched.add(new)
+                touched.reduce(marks)
+                slots |= value
+            elif kind == "free" and marks[value[0]]:
+                marks[value[0]] = False
+                touched.add_gone(np.array([value[1]]))
+                slots.discard(value[0])
+                gone.add(value[1])
+            elif kind == "take":
+                assert bool(touched) == bool(slots or gone)
+                found, keys = touched.take(marks)
+                assert len(found) == len(slots) and set(found.tolist()) == slots
+                assert len(keys) == len(gone) and set(map(tuple, keys.tolist())) == gone
+                assert not touched and not marks.any()
+                slots, gone = set(), set()
 
 
-def test_what_it_takes_follows_the_rows_and_not_how_often_they_are_written() -> None:
-    touched = Touched(1)
-    for number in range(100_000):
-        touched.add(np.array([[number % 10]]))
-    assert len(touched._keys) <= 2 * SMALLEST
-    assert touched.distinct()[:, 0].tolist() == list(range(10))
+def test_what_it_takes_follows_the_rows_and_not_how_often_they_come_and_go() -> None:
+    touched, marks = Touched(1), np.zeros(SMALLEST, np.bool_)
+    for number in range(20_000):
+        slot = np.array([number % 10])
+        marks[slot] = True
+        touched.add(slot)
+        touched.reduce(marks)
+        touched.add_gone(slot[:, None])
+        marks[slot] = False
+    assert touched._slots <= 3 * len(marks) and len(touched._gone) <= 2 * SMALLEST
+    slots, keys = touched.take(marks)
+    assert len(slots) == 0 and keys[:, 0].tolist() == list(range(10))
+
+
+def test_nothing_is_copied_when_more_rows_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST", 256)
+    touched, marks = Touched(1), np.ones(100_000, np.bool_)
+    touched.add(np.arange(50_000))
+    before = [id(array) for array in touched._full]
+    touched.add(np.arange(50_000, 100_000))
+    assert [id(array) for array in touched._full[: len(before)]] == before
+    assert np.array_equal(touched.take(marks)[0], np.arange(100_000))

@@ -69,3 +69,16 @@ def is_strictly_increasing(values):  # type: ignore[no-untyped-def]
         if values[row] == values[row - 1]:
             strict = 1
     return strict
+
+
+@kernel
+def take_marked(slots, marks):  # type: ignore[no-untyped-def]
+    """Move those of the slots that have a mark to the front, each once, and take their marks; returns how many."""
+    count = 0
+    for place in range(len(slots)):
+        slot = slots[place]
+        if marks[slot]:
+            marks[slot] = False
+            slots[count] = slot
+            count += 1
+    return count

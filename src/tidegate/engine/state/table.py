@@ -33,6 +33,7 @@ from tidegate.engine.kernels.index import (
     resolve_lists,
 )
 from tidegate.engine.state.strings import StringPool
+from tidegate.engine.state.touched import Touched
 from tidegate.operations.layout import Kind, TableLayout
 from tidegate.operations.plan import DTYPES
 
@@ -71,6 +72,7 @@ class TableState:
         self._fresh = np.zeros(SMALLEST, np.int64)
         self._marks = np.zeros(SMALLEST, np.bool_)
         self._noted = np.zeros(SMALLEST, np.bool_)
+        self.touched = Touched(len(self.layout.key))
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -161,31 +163,37 @@ class TableState:
             needed = int(self._counters[FREE]) + len(absent)
             if needed > len(self._free):
                 self._free = _extended(self._free, max(2 * len(self._free), needed), 0)
+            if len(noted := absent[self._noted[absent]]):
+                self.touched.add_gone(self.keys[noted])
+                self._noted[noted] = False  # the next key in this slot is another row
             remove_absent(self._index, self.exists, absent)
-            self._noted[absent] = False  # the next key in this slot is another row
         self._counters[FRESH] = 0
+
+    # --- rows that were written -----------------------------------------------------------------------
 
     @property
     def noted(self) -> Array:
-        """A mark for each slot that was noted."""
+        """A mark for each slot that is noted as written; whoever sets one adds the slot to `touched`."""
         return self._noted
 
-    def note(self, slots: Array) -> Array:
-        """Those of the slots that were not noted yet; now they are, until they are forgotten or freed."""
+    def note(self, slots: Array) -> None:
+        """The rows in these slots were written; no slot stands there twice."""
         new = slots[~self._noted[slots]]
         self._noted[new] = True
-        return new
+        self.touched.add(new)
+        self.touched.reduce(self._noted)
 
-    def note_one(self, slot: int) -> bool:
-        """`note` for one slot: whether it was not noted yet."""
-        if self._noted[slot]:
-            return False
-        self._noted[slot] = True
-        return True
+    def note_keys(self, keys: Array) -> None:
+        """The rows with these keys were written, or are gone; no key stands there twice."""
+        slots = self.find(keys)
+        self.note(slots[slots >= 0])
+        if len(gone := keys[slots < 0]):
+            self.touched.add_gone(gone)
 
-    def forget_noted(self, slots: Array) -> None:
-        """Let `note` give these slots again."""
-        self._noted[slots] = False
+    def take_noted(self) -> tuple[Array, Array]:
+        """The slots of the rows written since the last call, and the keys of those that are gone."""
+        slots, gone = self.touched.take(self._noted)
+        return slots, gone[self.find(gone) < 0]  # a row that came back has a slot, which is among them
 
     def keep_fresh(self) -> None:
         """Keep the slots made since the last sweep: their rows are about to be written."""

@@ -1,10 +1,14 @@
-"""Which rows of a table were written since somebody last asked, by their keys.
+"""Which rows of a table were written since somebody last asked.
 
-A batch adds thousands of keys at once, a single transaction one or two; both add to the end of one array, which doubles
-when it is full. Before it doubles, keys that stand in it several times are reduced to one: what it takes follows the
-rows that were written, not how often.
+A row that has a slot is known by it, one that has lost its slot, because it was deleted, by its key:
 
-    keys   7  9  7  7  2 | -  -  -          count 5
+    slots    7  9  |  2  4  9          9 was freed in between, and another row got it
+    gone     key 31                    the one that had it before
+
+Writing a row must cost the same however many were written before: what is added goes into the last of a list of arrays,
+and when that is full the next one is begun, so that nothing is copied or sorted meanwhile. Each slot is added once,
+which its table sees to by a mark, until it is freed: only then can it stand there twice. The same holds for the keys of
+rows that come and go, which are reduced to one each whenever there are twice as many.
 """
 
 from __future__ import annotations
@@ -14,36 +18,74 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.engine.kernels.events import take_marked
+
 Array = npt.NDArray[Any]
-SMALLEST = 64
+SMALLEST, LARGEST = 64, 1 << 16
+"""How many slots an array has room for, the first one and at most."""
 
 
 class Touched:
-    """The keys of written rows, of one table; a key is a row of `width` words."""
+    """The written rows of one table; a key is a row of `width` words."""
 
     def __init__(self, width: int) -> None:
-        self._keys = np.empty((SMALLEST, width), np.int64)
-        self._count = 0
-        self._additions = 0
+        self._width = width
+        self._forget()
 
-    def add(self, keys: Array) -> None:
-        """Rows with these keys were written; each key stands there once."""
-        self._additions += 1
-        end = self._count + len(keys)
-        if end > len(self._keys):
-            kept = self.distinct()
+    def _forget(self) -> None:
+        self._full: list[Array] = []
+        self._last = np.empty(SMALLEST, np.int64)
+        self._count = self._slots = 0
+        self._gone = np.empty((0, self._width), np.int64)
+        self._gone_count = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._slots or self._gone_count)
+
+    def add(self, slots: Array) -> None:
+        """The rows in these slots were written; each slot has just got its mark."""
+        self._slots += len(slots)
+        while len(slots):
+            room = len(self._last) - self._count
+            taken, slots = slots[:room], slots[room:]
+            self._last[self._count : self._count + len(taken)] = taken
+            self._count += len(taken)
+            if len(taken) == room:
+                self._full.append(self._last)
+                self._last, self._count = np.empty(min(2 * len(self._last), LARGEST), np.int64), 0
+
+    def add_gone(self, keys: Array) -> None:
+        """The rows with these keys were written, and have no slot any more; their slots have no mark any more."""
+        end = self._gone_count + len(keys)
+        if end > len(self._gone):
+            kept = self._gone_keys()
             end = len(kept) + len(keys)
-            larger = np.empty((max(2 * end, SMALLEST), self._keys.shape[1]), np.int64)
-            larger[: len(kept)] = kept
-            self._keys, self._count = larger, len(kept)
-        self._keys[self._count : end] = keys
-        self._count = end
+            self._gone = np.empty((max(2 * end, SMALLEST), self._width), np.int64)
+            self._gone[: len(kept)] = kept
+            self._gone_count = len(kept)
+        self._gone[self._gone_count : end] = keys
+        self._gone_count = end
 
-    def distinct(self) -> Array:
-        """Every key once."""
-        keys = self._keys[: self._count]
-        if self._additions < 2:  # what one batch added needs no sorting: 10 ms for 200,000 keys
-            return keys
-        if keys.shape[1] == 1:
-            return np.unique(keys[:, 0])[:, None]
-        return np.unique(keys, axis=0)
+    def reduce(self, marks: Array) -> None:
+        """Where most slots stand there twice, leave each once; `marks` has a mark for each slot of the table."""
+        if self._slots > 2 * len(marks):
+            slots, gone, count = self._marked(marks), self._gone, self._gone_count
+            self._forget()
+            self._gone, self._gone_count = gone, count
+            self.add(slots)
+            marks[slots] = True
+
+    def take(self, marks: Array) -> tuple[Array, Array]:
+        """The slots that have a mark, and the keys of rows without a slot, each once; all is forgotten, marks too."""
+        slots, keys = self._marked(marks), self._gone_keys()
+        self._forget()
+        return slots, keys
+
+    def _marked(self, marks: Array) -> Array:
+        """The slots that have a mark, each once; they have none afterwards."""
+        slots = np.concatenate([*self._full, self._last[: self._count]])
+        return slots[: take_marked(slots, marks)]
+
+    def _gone_keys(self) -> Array:
+        keys = self._gone[: self._gone_count]
+        return np.unique(keys, axis=0) if self._width > 1 else np.unique(keys[:, 0])[:, None]
