@@ -18,7 +18,7 @@ def calls(folder: Path) -> Experiment:
 
 def test_calls_come_to_the_plain_functions_rows_from_any_number_of_threads(tmp_path: Path) -> None:
     report = measure(calls(tmp_path))
-    names = [durable.APPEND, durable.ONE, durable.MANY, durable.ALWAYS, durable.NEVER]
+    names = [durable.APPEND, durable.ALLOCATED, durable.ONE, durable.MANY, durable.ALWAYS, durable.NEVER]
     assert [found.variant for found in report.comparisons] == names
     assert report[durable.ONE].bar == durable.ONE_BAR
     bar = durable.execute_bar(report)
@@ -26,7 +26,7 @@ def test_calls_come_to_the_plain_functions_rows_from_any_number_of_threads(tmp_p
     assert bar.found == report[durable.ONE].seconds_median / report[durable.MANY].seconds_median
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [2, 3, 4, 5])
 def test_a_call_too_many_is_seen(tmp_path: Path, number: int) -> None:
     variant = calls(tmp_path).variants[number]
     engine, path = variant.prepare()
@@ -36,8 +36,9 @@ def test_a_call_too_many_is_seen(tmp_path: Path, number: int) -> None:
         variant.verify((engine, path), result)
 
 
-def test_appends_that_are_not_there_are_seen(tmp_path: Path) -> None:
-    variant = calls(tmp_path).variants[0]
+@pytest.mark.parametrize("number", [0, 1])
+def test_appends_that_are_not_there_are_seen(tmp_path: Path, number: int) -> None:
+    variant = calls(tmp_path).variants[number]
     descriptor, path = variant.prepare()
     size = variant.run((descriptor, path))
     path.write_bytes(b"")

@@ -7,8 +7,8 @@ One transaction a call (`execute`): the other side is what a disk can do at all 
     16 callers   the same from 16 threads: calls share syncs
 
 and for comparison `always`, with a sync for each call, `never`, without any, and appends into space that was allocated
-before, as the log does it: such a sync need not store the file's new size each time. Batches (`run`): there are two other
-sides, and durable batches can be no faster than the slower of them:
+before, as the log does it: such a sync need not store the file's new size each time. Batches (`run`): there are two
+other sides, and durable batches can be no faster than the slower of them:
 
     memory       the same batches in an engine without a directory
     disk         as many bytes as the log takes, in as many writes, each synced
