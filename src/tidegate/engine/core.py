@@ -65,6 +65,10 @@ class _Entered:
     bound: float
 
 
+def _nothing() -> None:
+    pass
+
+
 class EngineCore:
     """A program and its tables.
 
@@ -153,7 +157,7 @@ class EngineCore:
         order: Array | None = None,
         refused: Mapping[str, Array] | None = None,
         trace: bool = False,
-        begins: Callable[[], None] = lambda: None,
+        begins: Callable[[], None] = _nothing,
     ) -> pa.Table:
         """Run a batch: the events with committed, reason and result, in the order in which they came.
 
@@ -171,7 +175,7 @@ class EngineCore:
             return self._leave(entered, self.flows.run(entered.batch, entered.order, trace))
 
     def _enter(
-        self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], begins: Callable[[], None]
+        self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], begins: Callable[[], None] = _nothing
     ) -> _Entered:
         """Bind a batch's events; nothing runs."""
         assert self._replayed is None, "a batch is replayed: end that first"
@@ -228,7 +232,7 @@ class EngineCore:
     ) -> None:
         """Take the events of a run in again, as `run` does, with triggers off: nothing runs."""
         with Interrupts():
-            self._replayed = self._enter(events, order, refused or {}, lambda: None)
+            self._replayed = self._enter(events, order, refused or {})
             if self.flows is not None:
                 self.flows.begin_replay(self._replayed.order)
 
@@ -298,7 +302,7 @@ class EngineCore:
                 events = events.append_column(name, pa.nulls(events.num_rows))
         return events
 
-    def _take_in(self, events: pa.Table, refused: Mapping[str, Array], begins: Callable[[], None]) -> Batch:
+    def _take_in(self, events: pa.Table, refused: Mapping[str, Array], begins: Callable[[], None] = _nothing) -> Batch:
         what = "events"
         bindings = (*self.plan.rows, *self.plan.values)
         columns = [require_column(events, binding.parameter, what) for binding in bindings]
