@@ -145,6 +145,7 @@ CASES: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
     "touched_list_rows": lambda: [
         (some_events(25), OFFSETS, np.arange(50) % 13, np.zeros(13, np.bool_), np.zeros(60, np.int64), 0)
     ],
+    "take_marked": lambda: [(np.array([3, 0, 3, 1, 4, 1]), np.array([True, False, False, True, True]))],
     "is_strictly_increasing": lambda: [(np.array(values),) for values in ([1, 2, 3], [1, 1, 2], [2, 1], [1.5], [7, 7])],
 }
 
