@@ -295,7 +295,9 @@ class World:
         if power_failure:
             names = [name for name in self.disk.names(FOLDER) if name.endswith((".change", ".snapshot"))]
             self.ledger.cut(max((int(name[:12]) for name in names), default=0))
-            self._released = self._released if (self._released or 0) <= self.ledger.newest else None
+            if self._released == self.ledger.newest:  # the mark was never synced: the power may have taken it
+                self._maybe_released = self._released
+            self._released = None
         self.recovered()
 
     def recovered(self, *, every_version: bool = False) -> None:
