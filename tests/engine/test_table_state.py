@@ -30,6 +30,23 @@ def test_keys_that_fall_into_one_bucket_survive_each_others_removal() -> None:
         assert [int(slot) for slot in found] == [-1 if n == gone else int(slots[n]) for n in range(len(wanted))]
 
 
+def test_a_deleted_row_whose_key_got_a_slot_again_without_being_written_is_still_noted() -> None:
+    """Such as a row that is looked at after it was deleted, where something else keeps its slot."""
+    table, key = TableState(LAYOUT, StringPool()), np.array([[3]])
+    slots = table.resolve(key)
+    table.keep_fresh()
+    table.exists[slots] = True
+    table.note(slots)
+    table.exists[slots] = False
+    table.sweep(slots)  # its slot is free now
+    table.pins = lambda slots: np.ones(len(slots), np.bool_)
+    table.resolve(key)
+    table.sweep(np.empty(0, np.int64))
+    found, gone = table.take_noted()
+    assert table.keys[found].tolist() == [[3]] and not table.exists[found].any() and len(gone) == 0
+    assert [len(part) for part in table.take_noted()] == [0, 0]
+
+
 def test_keys_that_are_only_looked_at_leave_no_trace() -> None:
     """A stream that asks for ever new absent keys must not fill the memory."""
 

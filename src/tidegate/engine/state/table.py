@@ -192,8 +192,10 @@ class TableState:
 
     def take_noted(self) -> tuple[Array, Array]:
         """The slots of the rows written since the last call, and the keys of those that are gone."""
-        slots, gone = self.touched.take(self._noted)
-        return slots, gone[self.find(gone) < 0]  # a row that came back has a slot, which is among them
+        gone = self.touched.gone_keys()
+        found = self.find(gone)
+        self.note(found[found >= 0])  # of a row that has a slot again, the slot says what became of it
+        return self.touched.take(self._noted), gone[found < 0]
 
     def keep_fresh(self) -> None:
         """Keep the slots made since the last sweep: their rows are about to be written."""

@@ -58,7 +58,7 @@ class Touched:
         """The rows with these keys were written, and have no slot any more; their slots have no mark any more."""
         end = self._gone_count + len(keys)
         if end > len(self._gone):
-            kept = self._gone_keys()
+            kept = self.gone_keys()
             end = len(kept) + len(keys)
             self._gone = np.empty((max(2 * end, SMALLEST), self._width), np.int64)
             self._gone[: len(kept)] = kept
@@ -75,17 +75,18 @@ class Touched:
             self.add(slots)
             marks[slots] = True
 
-    def take(self, marks: Array) -> tuple[Array, Array]:
-        """The slots that have a mark, and the keys of rows without a slot, each once; all is forgotten, marks too."""
-        slots, keys = self._marked(marks), self._gone_keys()
+    def take(self, marks: Array) -> Array:
+        """The slots that have a mark, each once; all is forgotten, marks and the keys of rows without a slot too."""
+        slots = self._marked(marks)
         self._forget()
-        return slots, keys
+        return slots
+
+    def gone_keys(self) -> Array:
+        """The keys of rows that lost their slots, each once."""
+        keys = self._gone[: self._gone_count]
+        return np.unique(keys, axis=0) if self._width > 1 else np.unique(keys[:, 0])[:, None]
 
     def _marked(self, marks: Array) -> Array:
         """The slots that have a mark, each once; they have none afterwards."""
         slots = np.concatenate([*self._full, self._last[: self._count]])
         return slots[: take_marked(slots, marks)]
-
-    def _gone_keys(self) -> Array:
-        keys = self._gone[: self._gone_count]
-        return np.unique(keys, axis=0) if self._width > 1 else np.unique(keys[:, 0])[:, None]
