@@ -14,13 +14,17 @@ from __future__ import annotations
 import pytest
 
 from tidegate.engine import core
+from tidegate.engine.execution.workers import processors
 from tidegate.foundation.jit import uncompiled
 
 from .running import (
     FIRST_SOAK_SEED,
+    LARGE,
+    SOAK_LARGE,
     SOAK_UNCOMPILED,
     UNCOMPILED,
     Record,
+    adaptive_in_turn,
     chunks,
     everything_in_turn,
     name_of,
@@ -37,7 +41,14 @@ def test_generated_code_equals_the_plain_functions(
         monkeypatch.setattr(core, "STRINGS_KEPT", -(10**9))
         monkeypatch.setattr(core, "LOAD_ROWS", 2)
     with uncompiled():
-        record_property("compared programs uncompiled", run_seeds(seeds, some_in_turn))
+        run_seeds(seeds, some_in_turn, record_property, "programs uncompiled")
+
+
+@pytest.mark.parametrize("seeds", chunks(0, LARGE, 10), ids=name_of)
+def test_so_it_does_in_batches_that_adaptive_shares_among_workers(seeds: range, record_property: Record) -> None:
+    with uncompiled():
+        shared = run_seeds(seeds, adaptive_in_turn, record_property, "programs with large batches", size="large")
+    assert shared or processors() == 1 or len(seeds) == 1, "no batch met what it is there for"
 
 
 @pytest.mark.soak
@@ -45,4 +56,13 @@ def test_generated_code_equals_the_plain_functions(
 @pytest.mark.parametrize("seeds", chunks(FIRST_SOAK_SEED, SOAK_UNCOMPILED, 1000), ids=name_of)
 def test_generated_code_equals_the_plain_functions_for_an_hour(seeds: range, record_property: Record) -> None:
     with uncompiled():
-        record_property("compared programs uncompiled", run_seeds(seeds, everything_in_turn, seconds=120.0))
+        run_seeds(seeds, everything_in_turn, record_property, "programs uncompiled", seconds=120.0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seeds", chunks(FIRST_SOAK_SEED, SOAK_LARGE, 200), ids=name_of)
+def test_so_it_does_in_large_batches_for_an_hour(seeds: range, record_property: Record) -> None:
+    with uncompiled():
+        what = "programs with large batches"
+        run_seeds(seeds, adaptive_in_turn, record_property, what, size="large", seconds=120.0)
