@@ -224,11 +224,11 @@ class Engine:
     def history(self) -> list[Step]:
         """Every transaction that ran, in order, for an engine made with record=True."""
         with self._turn():
-            return [] if self._core.flows is None else self._core.flows.history
+            return self._core.flows.history
 
     def _flows(self) -> FlowRun:
         flows = self._core.graphs()
-        if flows is None:
+        if not flows.flows.members:
             raise InputError("this engine runs no dataflow; give it one: tg.Engine([tg.dataflow([...])])")
         return flows
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import tidegate as tg
-from tidegate.engine import core, flows, lanes
+from tidegate.engine import core, flows, lanes, stages
 from tidegate.engine.state import history, journal, streams, table, windows
 from tidegate.foundation.jit import uncompiled
 
@@ -45,8 +45,12 @@ def some_calls(seed: int) -> list[Calls]:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stages run side by side whenever there are several, two events at a time, and threads change often."""
-    monkeypatch.setattr(flows, "STAGED_EVENTS_MIN", 1)
+    """Stages run side by side whenever there are several, two events at a time, and threads change often.
+
+    Where they do not, the strategies run every plain transaction.
+    """
+    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
+    monkeypatch.setattr(stages, "AROUND_EVENTS", 1)
     monkeypatch.setattr(flows, "PIECES", 10_000)
     monkeypatch.setattr(flows, "PIECE_EVENTS", 2)
     interval = sys.getswitchinterval()

@@ -19,7 +19,7 @@ from tidegate.operations.flow import (
     StreamLayout,
     WindowParameter,
 )
-from tidegate.operations.plan import RowParameter
+from tidegate.operations.plan import RowParameter, TransactionPlan
 
 
 def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) -> FlowsPlan:
@@ -61,7 +61,8 @@ def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) 
         flows.append(FlowPlan(dataflow.name, groups, borders, dataflow.atomic_batch, _groups(flows)))
     remembered = _remembered(transactions)
     for number, transaction in enumerate(transactions):
-        if transaction.on is None and (transaction.plan.lookups or remembered):
+        plan = transaction.plan
+        if transaction.on is None and (plan.lookups or plan.histories or _written(plan) & set(remembered)):
             streams[transaction.__name__] = _arguments(transaction)
             consumed.add(transaction.__name__)
             plans.append(MemberPlan(number, len(streams) - 1, border=True))
@@ -87,8 +88,7 @@ def _remembered(transactions: Sequence[Transaction]) -> dict[str, int]:
             keeps[table.name] = max(last, keeps.get(table.name, 0))
     for transaction in transactions:
         plan = transaction.plan
-        written = {p.table.name for p in plan.parameters if isinstance(p, RowParameter) and p.name in plan.written}
-        for name in sorted((written | set(plan.lookup_writes)) & set(keeps)):
+        for name in sorted(_written(plan) & set(keeps)):
             if not plan.time:
                 raise DefinitionError(
                     f"transaction {plan.name!r} writes {name}, of which the program asks for earlier states "
@@ -98,14 +98,21 @@ def _remembered(transactions: Sequence[Transaction]) -> dict[str, int]:
     return keeps
 
 
+def _written(plan: TransactionPlan) -> set[str]:
+    """The tables whose rows a transaction may write."""
+    rows = {p.table.name for p in plan.parameters if isinstance(p, RowParameter) and p.name in plan.written}
+    return rows | set(plan.lookup_writes)
+
+
 def _arguments(transaction: Transaction) -> StreamLayout:
     """The stream that stands for a plain transaction's events, where it runs as a graph of its own."""
     fields = []
     for parameter in transaction.plan.parameters:
         if parameter.many:
             raise DefinitionError(
-                f"transaction {transaction.__name__!r}: parameter {parameter.name!r} is a list, and it looks rows "
-                "up, or the program asks for histories; lists are not possible there: use tg.lookup for each row"
+                f"transaction {transaction.__name__!r}: parameter {parameter.name!r} is a list, and it looks rows up, "
+                "or has to do with earlier states (tg.history); lists are not possible there: use tg.lookup for each "
+                "row"
             )
         if isinstance(parameter, RowParameter):
             fields.append(StreamField(parameter.name, None, parameter.table))

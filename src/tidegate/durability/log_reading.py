@@ -259,15 +259,14 @@ class CommandReader:
 def replay(core: EngineCore, batch: ExecuteBatch) -> None:
     """Do again what the calls of a batch did."""
     flows = core.graphs()
-    waiting = None if flows is None else flows.waiting
+    waiting = flows.waiting
     if waiting is not None and waiting.num_rows:
         for call in batch.one_by_one():
             names = (parameter.name for parameter in core.plan.transactions[call.transaction].parameters)
             core.execute(call.transaction, dict(zip(names, call.arguments, strict=True)))
         return
     core.run(batch.events)
-    if flows is not None:
-        flows.waiting = waiting  # no events: but of the types that the last batch of a stream had
+    flows.waiting = waiting  # no events: but of the types that the last batch of a stream had
 
 
 # --- columns ----------------------------------------------------------------------------------------------------
@@ -363,9 +362,9 @@ def _callable(plan: ProgramPlan) -> list[int]:
     Two of them that share a column agree on its type: what each of them gives must fit what the other one takes.
     """
     flows, streaming = plan.flows, set()
-    for flow in flows.flows if flows is not None else ():
+    for flow in flows.flows:
         if flow.name:
-            members = [flows.members[number] for group in flow.groups for number in group.members]  # type: ignore[union-attr]
+            members = [flows.members[number] for group in flow.groups for number in group.members]
             streaming |= {member.transaction for member in members}
     numbers = [number for number in range(len(plan.transactions)) if number not in streaming]
     return [number for number in numbers if makes_a_batch(plan, number)]

@@ -112,7 +112,7 @@ class LoggedEngine:
         self._codec = Codec(program.plan.transactions)
         self._void = self._codec.encode(Void())
         self._repeatable = all(plan.compiled for plan in program.plan.transactions)
-        self._traced = recovery == "strong" and program.plan.flows is not None and self._repeatable
+        self._traced = recovery == "strong" and bool(program.plan.flows.members) and self._repeatable
         self._step_by_step = sync == "always"
         self._background = background or Threads()
         self._checkpoints = Checkpoints(self._storage, self._background)
@@ -324,8 +324,7 @@ class LoggedEngine:
 
     def _needed(self, events: pa.Table, order_by: str | None) -> pa.Table:
         """The columns of events that matter; events that may wait come back whole, with their outcomes."""
-        flows = self.program.plan.flows
-        if flows is not None and flows.may_wait:
+        if self.program.plan.flows.may_wait:
             return events
         wanted = {*self.program.plan.columns, TRANSACTION_COLUMN, order_by}
         return events.select([name for name in events.column_names if name in wanted])
@@ -463,8 +462,7 @@ class LoggedEngine:
             counted[segment.name], before = replay.commands - before, replay.commands
             parent, last = segment.hash, segment
         replay.end()
-        if core.plan.flows is not None:
-            core.take_packed_steps()
+        core.take_packed_steps()
         if last is not None and last.tail is not None and self._storage.appends and self._log.size == 0:
             # What a crash left half is cut off, and what is whole is made certain to stay.
             self._storage.append_to(last.name, last.tail.end.offset).close()

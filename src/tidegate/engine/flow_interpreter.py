@@ -55,7 +55,6 @@ class FlowInterpreter:
         strings: StringPool,
         run: FlowRun,
     ) -> None:
-        assert program.plan.flows is not None
         self._program, self._flows = program, program.plan.flows
         self._interpreter, self._tables, self._strings, self._run = interpreter, tables, strings, run
         self._undo: list[tuple[str, int, bool, dict[str, Any]]] = []

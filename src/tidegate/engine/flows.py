@@ -22,6 +22,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -31,11 +32,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.engine.batch import Batch
-from tidegate.engine.execution.executions import Execution
+from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.workers import Workers
 from tidegate.engine.flow_interpreter import FlowInterpreter
 from tidegate.engine.interpreter import Interpreter
-from tidegate.engine.lanes import Lane, Pipeline, StageChoice, history_of, pieces_of
+from tidegate.engine.lanes import Lane, Pipeline, history_of, pieces_of
 from tidegate.engine.state.history import History
 from tidegate.engine.state.journal import Journal
 from tidegate.engine.state.streams import StreamState, field_array, field_parts, value_array
@@ -44,7 +45,6 @@ from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
 from tidegate.engine.steps import StepCodec, StepRecord, misfit
 from tidegate.foundation.jit import is_uncompiled
-from tidegate.operations.decision import Strategy
 from tidegate.operations.flow import (
     DONE,
     GROUP,
@@ -82,10 +82,8 @@ Array = npt.NDArray[Any]
 PIECES, PIECE_EVENTS = 32, 512
 """Into how many pieces a batch is cut for stages that run side by side, and how small they may be."""
 
-STAGED_EVENTS_MIN = 2048
-"""Smaller batches are walked through by one lane: handing out pieces takes longer."""
-
 _IN_ORDER = "dataflow graphs run in their order, group by group"
+_AROUND = f"{_IN_ORDER}, and the strategies run plain transactions that follow each other"
 
 
 class FlowRun:
@@ -96,13 +94,11 @@ class FlowRun:
         program: Program,
         module: ModuleType,
         tables: Mapping[str, TableState],
-        strategy: Strategy,
         workers: Workers,
         record: bool,
     ) -> None:
-        assert program.plan.flows is not None
         self.plan, self.flows = program.plan, program.plan.flows
-        self.recording = record
+        self.recording = record and bool(self.flows.members)
         """Whether a history is kept: of all that runs, plain transactions too."""
         self._plain = is_uncompiled()
         self.history: list[Step] = []
@@ -128,9 +124,11 @@ class FlowRun:
         self._scratch = [np.zeros(TOP_WORDS, np.int64) for _ in self.flows.stages]
         self._order = np.empty(0, np.int64)
         self._whole = Lane(self.flows, len(self.plan.transactions), None)
-        self._lanes = [Lane(self.flows, len(self.plan.transactions), n) for n in range(len(self.flows.stages))]
-        self._workers, self._strategy, self._choice = workers, strategy, StageChoice()
-        self._walked = self._whole
+        walked = [number for number, stage in enumerate(self.flows.stages) if stage.groups or self.recording]
+        self._lanes = [Lane(self.flows, len(self.plan.transactions), number) for number in walked]
+        self._workers = workers
+        self._walked: Lane | None = None
+        """Who went through the last batch; None where no event of it came to a graph."""
         self._rooms = 0
         self._python = threading.Lock()
         self._ends: dict[str, Array] = {}
@@ -142,6 +140,11 @@ class FlowRun:
         """Where a window lies: those of its stage, and its number among them."""
         stage, place = self._window_places[number]
         return self.windows[stage], place
+
+    @property
+    def stages(self) -> int:
+        """How many can be walked through side by side: the stage without groups is one of them only for a history."""
+        return len(self._lanes)
 
     @property
     def rounds(self) -> Array:
@@ -173,6 +176,7 @@ class FlowRun:
         self, events: pa.Table, order: Array | None, refused: Mapping[str, Array]
     ) -> tuple[pa.Table, Array | None, Mapping[str, Array]]:
         """The events of a batch behind those that wait."""
+        self._walked = None
         if self.waiting is None or self.waiting.num_rows == 0:
             return events, order, refused
         before = self.waiting.num_rows
@@ -183,6 +187,8 @@ class FlowRun:
 
     def hold_back(self, events: pa.Table, outcomes: pa.Table) -> pa.Table:
         """The outcomes of the events that were decided; the others wait for the next batch."""
+        if not self.flows.may_wait:
+            return outcomes
         waiting = self.waiting_events()
         self.waiting = plain_strings(events.take(pa.array(waiting)))
         if len(waiting) == 0:
@@ -191,30 +197,42 @@ class FlowRun:
         decided[waiting] = False
         return outcomes.filter(pa.array(decided))
 
-    def run(self, batch: Batch, order: Array, trace: bool = False) -> Execution:
-        """Take a batch's events through the graphs; with `trace`, note the steps."""
-        began, self._order = time.perf_counter(), order
-        adaptive, several = self._strategy == "adaptive", self._can_be_staged(len(order)) and not trace
-        staged = several and (not adaptive or self._choice.staged())
-        if staged:
-            interpreted, properties = self._run_side_by_side(batch, order)
-            self.history += history_of(self._lanes, self.plan, len(self.history))
-        else:
-            self._begin(order, TRACING if trace else UNTRACED)
-            interpreted, properties = self._walk_to_the_end(batch), {}
-        seconds, stages = time.perf_counter() - began, len(self.flows.stages)
-        why = f"{stages} stages that share no table" if several else _IN_ORDER
-        if several and adaptive:
-            self._choice.learn(staged, len(order), seconds)
-            why += f": {self._choice.why}"
-        return Execution(
-            "stages" if staged else "serial",
-            workers=min(self._workers.count, stages) if staged else 1,
-            interpreted=interpreted,
-            why=why,
-            seconds={"execute": seconds},
-            properties={**self._last_rounds(), **properties},
-        )
+    def run(self, job: Job) -> Execution:
+        """Take events through the graphs in one walk."""
+        began = time.perf_counter()
+        self._begin(job.order, TRACING if job.trace else UNTRACED)
+        interpreted = self._walk_to_the_end(job.batch)
+        return self._execution("serial", began, interpreted, _IN_ORDER)
+
+    def run_around(self, job: Job, plain: Sequence[tuple[int, int]], executor: Executor) -> Execution:
+        """The same, but another executor runs the events of these parts of the order, all of plain transactions."""
+        began, elsewhere, interpreted, executions = time.perf_counter(), 0.0, 0, []
+        self._begin(job.order, UNTRACED)
+        for begin, end in plain:
+            interpreted += self._walk(self._whole, job.batch, job.order, begin, job.batch.status)
+            left = time.perf_counter()
+            executions.append(executor.run(job.part(job.order[begin:end], begin == 0)))
+            self._whole.control[POSITION] = end
+            self._rooms += 1  # tables may have grown
+            elsewhere += time.perf_counter() - left
+        interpreted += self._walk_to_the_end(job.batch)
+        walked = self._execution("serial", began + elsewhere, interpreted, _AROUND)
+        return joined([*executions, walked])
+
+    def run_side_by_side(self, job: Job) -> Execution:
+        """Take events through the graphs, each stage with groups by a worker of its own."""
+        began = time.perf_counter()
+        interpreted, shares = self._run_side_by_side(job.batch, job.order)
+        self.history += history_of(self._lanes, self.plan, len(self.history))
+        found = self._execution("stages", began, interpreted, f"{self.stages} stages that share no table")
+        return replace(found, workers=min(self._workers.count, self.stages), properties={**found.properties, **shares})
+
+    def _execution(self, strategy: str, began: float, interpreted: int, why: str) -> Execution:
+        rounds: dict[str, float] = {
+            f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)
+        }
+        seconds = {"execute": time.perf_counter() - began}
+        return Execution(strategy, interpreted=interpreted, why=why, seconds=seconds, properties=rounds)
 
     def _begin(self, order: Array, mode: int) -> None:
         """Let one lane stand before the first event."""
@@ -229,9 +247,6 @@ class FlowRun:
         if lane.control[MODE] == TRACING:
             self._steps.append(self._codec.pack(lane.noted, self._strings, batch.reasons))
         return interpreted
-
-    def _last_rounds(self) -> dict[str, float]:
-        return {f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)}
 
     # --- steps one by one ------------------------------------------------------------------------------------
 
@@ -260,18 +275,14 @@ class FlowRun:
         began = time.perf_counter()
         self._whole.turn_to(TRACING if trace else UNTRACED)
         interpreted = self._walk_to_the_end(batch)
-        seconds = {"execute": time.perf_counter() - began}
-        return Execution(
-            "serial", interpreted=interpreted, why=_IN_ORDER, seconds=seconds, properties=self._last_rounds()
-        )
-
-    def _can_be_staged(self, events: int) -> bool:
-        several = len(self.flows.stages) > 1 and self._workers.count > 1
-        return several and self._strategy != "serial" and events >= STAGED_EVENTS_MIN
+        return self._execution("serial", began, interpreted, _IN_ORDER)
 
     def _run_side_by_side(self, batch: Batch, order: Array) -> tuple[int, dict[str, float]]:
         """Let the lanes of all stages walk, each through a piece when those before it have."""
-        refused = batch.status.copy()  # what the first lane decides must not change what the others see
+        self._order, refused = (
+            order,
+            batch.status.copy(),
+        )  # what the first lane decides must not change what the others see
         self._ends = {
             round_ends(self.flows.streams[number].name): np.zeros(len(order) + 2, np.int64)
             for number in self.flows.crossing
@@ -281,10 +292,10 @@ class FlowRun:
         stops = pieces_of(len(order), PIECES, PIECE_EVENTS)
         interpreted = [0] * len(self._lanes)
 
-        def walk(stage: int, piece: int) -> None:
-            interpreted[stage] += self._walk(self._lanes[stage], batch, order, stops[piece], refused)
+        def walk(lane: int, piece: int) -> None:
+            interpreted[lane] += self._walk(self._lanes[lane], batch, order, stops[piece], refused)
 
-        pipeline = Pipeline(self.flows, len(stops), walk)
+        pipeline = Pipeline([lane.givers(self._lanes) for lane in self._lanes], len(stops), walk)
         try:
             self._workers.run(pipeline.work, pipeline.stop)
         finally:
@@ -344,10 +355,13 @@ class FlowRun:
 
     def waiting_events(self) -> Array:
         """The events whose atomic batch is not complete, in the order in which they came."""
+        if self._walked is None:
+            return np.empty(0, np.int64)
         found = [self._walked.opened(number) for flow in self.flows.flows for number in flow.borders]
         waiting = np.concatenate(found)
-        place = np.empty(len(self._order), np.int64)
-        place[self._order] = np.arange(len(self._order))
+        place = np.empty(int(waiting.max(initial=-1)) + 1, np.int64)
+        ordered = self._order[self._order < len(place)]
+        place[ordered] = np.arange(len(ordered))
         return waiting[np.argsort(place[waiting])]
 
     def journal(self, table: str) -> Journal:

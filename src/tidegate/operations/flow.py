@@ -184,14 +184,14 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class FlowsPlan:
-    """All dataflow graphs of a program."""
+    """All dataflow graphs of a program; a program of plain transactions alone has none, and one stage."""
 
-    streams: tuple[StreamLayout, ...]
-    outputs: tuple[bool, ...]
-    windows: tuple[WindowParameter, ...]
-    owners: tuple[int, ...]
-    members: tuple[MemberPlan, ...]
-    flows: tuple[FlowPlan, ...]
+    streams: tuple[StreamLayout, ...] = ()
+    outputs: tuple[bool, ...] = ()
+    windows: tuple[WindowParameter, ...] = ()
+    owners: tuple[int, ...] = ()
+    members: tuple[MemberPlan, ...] = ()
+    flows: tuple[FlowPlan, ...] = ()
     journalled: tuple[str, ...] = ()
     """The tables whose rows groups may write."""
     remembered: tuple[tuple[str, int], ...] = ()
@@ -247,6 +247,9 @@ class FlowsPlan:
     def may_wait(self) -> bool:
         """Whether events may have to wait for others of their atomic batch."""
         return any(flow.batch != 1 for flow in self.flows)
+
+
+NO_GRAPHS = FlowsPlan()
 
 
 def structures_of(flows: FlowsPlan, plans: tuple[TransactionPlan, ...], window: int) -> list[tuple[str, str]]:

@@ -107,7 +107,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
         rows = in_source_order(rows)
     engine = _engine(settings)
     plan = engine.program.plan
-    waits = plan.flows is not None and plan.flows.may_wait  # outcomes may be those of events of earlier batches
+    waits = plan.flows.may_wait  # outcomes may be those of events of earlier batches
     if waits or applicant.form == "call":
         outcomes = _process(engine, settings, applicant, rows)
         if outcomes.num_rows == 0:
