@@ -12,6 +12,7 @@ import collections
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,12 @@ SIDE_BY_SIDE = [
 ]  # fmt: skip
 
 
+PLAIN_BY_STRATEGIES = [replace(calls, record=False) for calls in SIDE_BY_SIDE]
+
+
 def some_calls(seed: int) -> list[Calls]:
-    """One way by one worker, and one by several; every way has its turn."""
-    return [CALLS[seed % len(CALLS)], SIDE_BY_SIDE[seed % len(SIDE_BY_SIDE)]]
+    """One way by one worker, and two by several; every way has its turn."""
+    return [ways[seed % len(ways)] for ways in (CALLS, SIDE_BY_SIDE, PLAIN_BY_STRATEGIES)]
 
 
 @pytest.fixture(autouse=True)
