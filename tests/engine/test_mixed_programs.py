@@ -229,3 +229,15 @@ def test_events_that_wait_across_a_restart_beside_batches_that_no_graph_sees(tmp
         assert len(engine.run(plain)) == 200
         assert len(engine.run(events(1, 2, {"clicks": 1.0}))) == 3
         assert len(engine.run(plain)) == 200
+
+
+def test_few_plain_events_beside_stages_that_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too few for the strategies of adaptive: they are walked through, and whoever walks must know them."""
+    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
+    batches = [events(50, seed, {"clicks": 0.5, "transfer": 0.5}) for seed in range(4)]
+    program = [tg.dataflow([count, promote], name="pages"), transfer]
+    with uncompiled():
+        wanted, _ = seen(program, batches, "serial", 1)
+        found, ran = seen(program, batches, "adaptive", 2)
+    assert found == wanted
+    assert {"serial", "stages"} == set(ran)

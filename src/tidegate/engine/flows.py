@@ -124,8 +124,7 @@ class FlowRun:
         self._scratch = [np.zeros(TOP_WORDS, np.int64) for _ in self.flows.stages]
         self._order = np.empty(0, np.int64)
         self._whole = Lane(self.flows, len(self.plan.transactions), None)
-        walked = [number for number, stage in enumerate(self.flows.stages) if stage.groups or self.recording]
-        self._lanes = [Lane(self.flows, len(self.plan.transactions), number) for number in walked]
+        self._lanes = [Lane(self.flows, len(self.plan.transactions), n) for n in range(len(self.flows.stages))]
         self._workers = workers
         self._walked: Lane | None = None
         """Who went through the last batch; None where no event of it came to a graph."""
@@ -140,11 +139,6 @@ class FlowRun:
         """Where a window lies: those of its stage, and its number among them."""
         stage, place = self._window_places[number]
         return self.windows[stage], place
-
-    @property
-    def stages(self) -> int:
-        """How many can be walked through side by side: the stage without groups is one of them only for a history."""
-        return len(self._lanes)
 
     @property
     def rounds(self) -> Array:
@@ -220,12 +214,13 @@ class FlowRun:
         return joined([*executions, walked])
 
     def run_side_by_side(self, job: Job) -> Execution:
-        """Take events through the graphs, each stage with groups by a worker of its own."""
+        """Take events through the graphs, each stage by a worker of its own."""
         began = time.perf_counter()
         interpreted, shares = self._run_side_by_side(job.batch, job.order)
         self.history += history_of(self._lanes, self.plan, len(self.history))
-        found = self._execution("stages", began, interpreted, f"{self.stages} stages that share no table")
-        return replace(found, workers=min(self._workers.count, self.stages), properties={**found.properties, **shares})
+        stages = len(self._lanes)
+        found = self._execution("stages", began, interpreted, f"{stages} stages that share no table")
+        return replace(found, workers=min(self._workers.count, stages), properties={**found.properties, **shares})
 
     def _execution(self, strategy: str, began: float, interpreted: int, why: str) -> Execution:
         rounds: dict[str, float] = {

@@ -80,20 +80,20 @@ class Stages:
             return self._graphs.run(job)
         self._workers.start()  # here, where nothing of the batch has run: a refusal leaves all as it was
         apart = self._apart[job.batch.kinds[job.order]]
-        count = np.count_nonzero(apart)
+        count = int(np.count_nonzero(apart))
         least = ADAPTIVE_EVENTS_MIN if self._strategy == "adaptive" else 1
         if count < least or self._graphs.recording:
-            return self._run_graphs(job)
+            return self._run_graphs(job, self._graph_stages + (count > 0))
         execution = self._strategies.run(job.part(job.order[apart], True))
         if count == len(apart):
             return execution
-        return joined([execution, self._run_graphs(job.part(job.order[~apart], False))])
+        return joined([execution, self._run_graphs(job.part(job.order[~apart], False), self._graph_stages)])
 
-    def _run_graphs(self, job: Job) -> Execution:
-        """Run the events of stages with groups, in the way that is likely to be the fastest."""
+    def _run_graphs(self, job: Job, stages: int) -> Execution:
+        """Run events of so many stages through the graphs, in the way that is likely to be the fastest."""
         plain = self._long_plain_runs(job)
         ways = [ONE_WALK]
-        if self._graphs.stages > 1 and len(job.order) >= SIDE_BY_SIDE_EVENTS:
+        if stages > 1 and len(job.order) >= SIDE_BY_SIDE_EVENTS:
             ways.append(SIDE_BY_SIDE)
         if plain:
             ways.append(AROUND)
