@@ -8,6 +8,7 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler import streams
+from tidegate.testing import collecting, looking_up
 
 
 @tg.table(key="id")
@@ -240,7 +241,7 @@ class TestRefusals:
 class TestPlain:
     def test_emit_gives_to_whoever_collects(self) -> None:
         found: list[Any] = []
-        with tg.collecting(lambda stream, fields: found.append((stream.name, fields))):
+        with collecting(lambda stream, fields: found.append((stream.name, fields))):
             assert book(Account(3, 5), 4) == 9
         assert found == [("booked", {"account": 3, "amount": 4})]
         assert book(Account(3, 5), 4) == 9  # and nobody has to
@@ -258,7 +259,7 @@ class TestPlain:
             tg.WindowRows().min("v")
 
     def test_lookup_asks_whoever_knows(self) -> None:
-        with tg.looking_up(lambda table, key: table(key, balance=7)):
+        with looking_up(lambda table, key: table(key, balance=7)):
             assert tg.lookup(Account, 3) == Account(3, balance=7)
         with pytest.raises(LookupError, match="looking_up"):
             tg.lookup(Account, 3)
