@@ -1,8 +1,8 @@
 """`tg.Engine`: the engine without Spark, for tests, notebooks and programs that have their own events.
 
 Arrow in, Arrow out. Safe to call from several threads: calls run one after the other, each as a whole.
-With a `directory` every run, load and execute is in a log on disk before it returns, and an engine
-opened on the same directory goes on behind the last of them (`durability.logged`).
+With a state folder (`directory=`) every run, load and execute is in a log on disk before it returns, and an engine
+opened on the same folder goes on behind the last of them (`durability.logged`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Engine:
             strategy: how batches are scheduled: "adaptive" chooses, "serial" is one worker, "lock", "mvlk",
                 "partitioned" and "chains" are published baselines, `tg.Decision(...)` is one exact way. All give
                 the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost, and is
-                refused with a directory.
+                refused with a state folder.
             workers: how many threads may run transactions.
             directory: the state folder: a folder, or any URL that fsspec reaches. None keeps the state in memory only.
             punctuation: events that are scheduled together at most; None takes each `run` as a whole. It changes
@@ -82,7 +82,7 @@ class Engine:
             sync: what it means that a call has returned. "group": it is on the disk; calls of several threads may share
                 a sync. "always": it is on the disk, by a sync of its own. "never": it was handed to the operating
                 system, and survives the end of the process, but not a loss of power.
-            keep_versions: with a directory, how many of the newest checkpoints `read_state` and `tidegate state` can
+            keep_versions: with a state folder, how many of the newest checkpoints `read_state` and `tidegate state` can
                 go back to, and with them the log behind the oldest; None keeps 2. A checkpoint is a version of the
                 state: one is written after 64 MB of log, and when the engine is closed.
         """
@@ -98,8 +98,8 @@ class Engine:
             check_keep_versions(keep_versions)
             if directory is None:
                 raise DefinitionError(
-                    f"keep_versions={keep_versions}: an engine without a directory has its newest rows in memory, and "
-                    "no versions; say where to keep them, directory=..., or leave keep_versions out"
+                    f"keep_versions={keep_versions}: an engine without a state folder has its newest rows in memory, "
+                    "and no versions; say where to keep them, directory=..., or leave keep_versions out"
                 )
         self._program = build_program(transactions)
         plans = self._program.plan.transactions
@@ -227,7 +227,7 @@ class Engine:
     def take(self, stream: Stream) -> pa.Table:
         """What was emitted into a stream that no transaction is on, with the number of its `batch`; forgets it.
 
-        With a `directory`, tuples wait there until they are taken, across restarts.
+        With a state folder, tuples wait there until they are taken, across restarts.
         """
         with self._turn():
             number = self._stream(stream)
@@ -287,7 +287,7 @@ class Engine:
             return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
 
     def close(self) -> None:
-        """End the worker threads, and let go of the directory, so that another engine may open it.
+        """End the worker threads, and let go of the state folder, so that another engine may open it.
 
         Whatever is asked of the engine afterwards is refused. StorageUncertain when the disk could not say that it
         keeps what was answered, and no call was told yet.

@@ -742,7 +742,9 @@ def test_keep_versions_says_how_many_checkpoints_can_be_gone_back_to(
 
 
 def test_keep_versions_without_a_directory_is_refused_with_the_way_out() -> None:
-    with pytest.raises(tg.DefinitionError, match=r"keep_versions=3: an engine without a directory.*directory=\.\.\."):
+    with pytest.raises(
+        tg.DefinitionError, match=r"keep_versions=3: an engine without a state folder.*directory=\.\.\."
+    ):
         tg.Engine(PROGRAM, keep_versions=3)
 
 

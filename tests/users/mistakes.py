@@ -52,7 +52,7 @@ total: str = transfer(one, other, 10)  # mistake: the result is an int
 rename(one, name=7)  # mistake: an int for a str
 watch(one, [])  # mistake: a list is no window
 Account(1, balance="ten")  # mistake: a str in an int field
-tg.lookup(Account, 7).balanse  # mistake: no such field
+tg.lookup(Account, 7).balanse = 5  # mistake: no such field
 tg.Engine([transfer, Account])  # mistake: a table is no transaction
 tg.Engine(transfer, workers="two")  # mistake: a str for an int
 tg.Engine(transfer, keep_versions="all")  # mistake: a str for an int

@@ -1,4 +1,4 @@
-"""A user's program, whole: an online shop. `test_types.py` runs it, and has it checked by mypy and pyright, both strict.
+"""A user's program, whole: an online shop. `test_types.py` runs it, and lets mypy and pyright check it strictly.
 
 Orders take stock and money, or nothing. What was sold goes through a graph: it is counted per category, a trigger
 watches for rushes, and what runs low is ordered again. It imports what a user may import, and ignores no complaint.

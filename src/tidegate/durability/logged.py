@@ -94,7 +94,7 @@ class Scheduling:
 
 
 class LoggedEngine:
-    """A program on a state directory, for the threads of one process."""
+    """A program on a state folder, for the threads of one process."""
 
     def __init__(
         self,
