@@ -1,4 +1,4 @@
-"""The programs in README and docs/, with what the text around them says is there: tests run them and check their types."""
+"""The programs in README and docs/, with what the text around them says is there: tests run and check them."""
 
 from __future__ import annotations
 

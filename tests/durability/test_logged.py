@@ -741,7 +741,7 @@ def test_keep_versions_says_how_many_checkpoints_can_be_gone_back_to(
         assert balances(again) == {1: 136}
 
 
-def test_keep_versions_without_a_directory_is_refused_with_the_way_out() -> None:
+def test_keep_versions_without_a_state_folder_is_refused_with_the_way_out() -> None:
     with pytest.raises(
         tg.DefinitionError, match=r"keep_versions=3: an engine without a state folder.*directory=\.\.\."
     ):
