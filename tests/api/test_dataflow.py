@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import pyarrow as pa
 import pytest
 
 import tidegate as tg
@@ -236,6 +237,55 @@ class TestRefusals:
                 account.balance = seen.sum("price")
 
         refused(declare, "sum", "price", "go through the rows")
+
+
+class TestAnnotatedWindows:
+    def test_type_checkers_and_the_engine_read_the_same_annotation(self) -> None:
+        @tg.transaction(on=booked)
+        def last(account: Account, recent: Annotated[tg.WindowRows, tg.window(booked, rows=2, slide=1)]) -> None:
+            account.balance = recent[-1].amount
+
+        (window,) = last.windows.values()
+        assert repr(window) == "<window over booked, rows=2, slide=1>"
+        engine = tg.Engine(tg.dataflow([last]))
+        engine.run(pa.table({"account": [1, 1], "amount": [5, 7]}))
+        assert engine.read(Account, 1) == {"id": 1, "balance": 7}
+        assert engine.scan(window)["amount"].to_pylist() == [5, 7]
+
+    def test_what_else_is_annotated_means_nothing(self) -> None:
+        @tg.transaction
+        def put(account: Annotated[Account, "a row"], amounts: list[Annotated[int, "cents"]]) -> None:
+            account.balance = amounts[0]
+
+        assert [(p.name, p.many) for p in put.plan.parameters] == [("account", False), ("amounts", True)]
+
+    def test_a_window_that_says_too_little_or_too_much(self) -> None:
+        def bare() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: Account, recent: tg.WindowRows) -> None: ...
+
+        def of_int() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: Account, recent: Annotated[int, tg.window(booked, rows=2)]) -> None: ...
+
+        def two() -> Any:
+            @tg.transaction(on=booked)
+            def f(
+                account: Account,
+                recent: Annotated[tg.WindowRows, tg.window(booked, rows=2), tg.window(booked, rows=3)],
+            ) -> None: ...
+
+        advice = "write recent: Annotated[tg.WindowRows, tg.window(...)]"
+        refused(bare, "'recent' does not say which window it is", advice)
+        refused(of_int, "'recent' is annotated int with a window", advice)
+        refused(two, "'recent' is annotated WindowRows with two windows", advice)
+
+    def test_a_window_where_no_stream_is(self) -> None:
+        def declare() -> Any:
+            @tg.transaction
+            def f(account: Account, recent: Annotated[tg.WindowRows, tg.window(booked, rows=2)]) -> None: ...
+
+        refused(declare, "'recent' is a window", "on a stream")
 
 
 class TestPlain:

@@ -56,7 +56,8 @@ def read_parameters(
         hint, named = hints[name], _windows_in(annotated[name])
         if named:
             if hint is not WindowRows or len(named) > 1:
-                refuse(f"parameter {name!r} is annotated {_shown(hint)} with a window", f"write {name}: {_WINDOW}")
+                count = "a window" if len(named) == 1 else "two windows"
+                refuse(f"parameter {name!r} is annotated {_shown(hint)} with {count}", f"write {name}: {_WINDOW}")
             hint = named[0]
         if isinstance(hint, Window):
             if not streaming:
