@@ -28,10 +28,9 @@ batch_1 = pa.table({{"transaction": ["transfer"], "src": [1], "dst": [2], "amoun
 batch_2 = pa.table({{"transaction": ["transfer"], "src": [2], "dst": [1], "amount": [40]}})
 rows = pa.table({{"id": [1], "balance": [100]}})
 """,
-    "votes = tg.stream": """\
+    "from typing import Annotated": """\
 import pyarrow as pa
 import tidegate as tg
-from typing import Annotated
 
 @tg.table(key="phone")
 class Voter:

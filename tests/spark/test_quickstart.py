@@ -25,7 +25,7 @@ engine.close()
 engine = tg.Engine([transfer, deposit], directory="state/shop")
 assert engine.read(Account, 2) == {"id": 2, "balance": 5}
 """,
-    "votes = tg.stream": """
+    "from typing import Annotated": """
 assert outcomes["committed"].to_pylist() == [True, True]
 assert engine.read(Contestant, 7)["votes"] == 2
 """,
