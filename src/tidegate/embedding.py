@@ -1,12 +1,13 @@
 """`tg.Engine`: the engine without Spark, for tests, notebooks and programs that have their own events.
 
 Arrow in, Arrow out. Safe to call from several threads: calls run one after the other, each as a whole.
-With a `directory` every run, load and execute is in a log on disk before it returns, and an engine
-opened on the same directory goes on behind the last of them (`durability.logged`).
+With a state folder (`directory=`) every run, load and execute is in a log on disk before it returns, and an engine
+opened on the same folder goes on behind the last of them (`durability.logged`).
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,10 +22,12 @@ from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.api.window import Window
 from tidegate.compiler.program import build_program
+from tidegate.durability.checkpoints import CHECKPOINTS_KEPT
 from tidegate.durability.command_log import Sync
 from tidegate.durability.commands import Codec
 from tidegate.durability.logged import LoggedEngine, Recovery, Scheduling
 from tidegate.durability.once_keys import OnceKeys
+from tidegate.durability.versions import check_keep_versions
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.flows import FlowRun
@@ -54,11 +57,12 @@ class Engine:
         transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow,
         strategy: Strategy = "adaptive",
         workers: int = 1,
-        directory: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
         punctuation: int | None = None,
         record: bool = False,
         recovery: Recovery = "weak",
         sync: Sync = "group",
+        keep_versions: int | None = None,
     ) -> None:
         """Make an engine.
 
@@ -66,9 +70,10 @@ class Engine:
             transactions: the program: functions declared with `@tg.transaction`, and dataflow graphs.
             strategy: how batches are scheduled: "adaptive" chooses, "serial" is one worker, "lock", "mvlk",
                 "partitioned" and "chains" are published baselines, `tg.Decision(...)` is one exact way. All give
-                the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost.
+                the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost, and is
+                refused with a state folder.
             workers: how many threads may run transactions.
-            directory: where to keep the state; None keeps it in memory only.
+            directory: the state folder: a folder, or any URL that fsspec reaches. None keeps the state in memory only.
             punctuation: events that are scheduled together at most; None takes each `run` as a whole. It changes
                 speed and latency, never answers; `best_punctuation` estimates a good one.
             record: True keeps a history of dataflow graphs (`history`): every transaction of every round.
@@ -77,8 +82,11 @@ class Engine:
             sync: what it means that a call has returned. "group": it is on the disk; calls of several threads may share
                 a sync. "always": it is on the disk, by a sync of its own. "never": it was handed to the operating
                 system, and survives the end of the process, but not a loss of power.
+            keep_versions: with a state folder, how many of the newest checkpoints `read_state` and `tidegate state` can
+                go back to, and with them the log behind the oldest; None keeps 2. A checkpoint is a version of the
+                state: one is written after 64 MB of log, and when the engine is closed.
         """
-        check_strategy(strategy)
+        check_strategy(strategy, lasting=directory is not None)
         if workers < 1:
             raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
         if punctuation is not None and punctuation < 1:
@@ -86,6 +94,13 @@ class Engine:
         for name, value, known in (("recovery", recovery, get_args(Recovery)), ("sync", sync, get_args(Sync))):
             if value not in known:
                 raise DefinitionError(f"{name}: required one of {', '.join(map(repr, known))}, got {value!r}")
+        if keep_versions is not None:
+            check_keep_versions(keep_versions)
+            if directory is None:
+                raise DefinitionError(
+                    f"keep_versions={keep_versions}: an engine without a state folder has its newest rows in memory, "
+                    "and no versions; say where to keep them, directory=..., or leave keep_versions out"
+                )
         self._program = build_program(transactions)
         plans = self._program.plan.transactions
         self._numbers = {plan.name: number for number, plan in enumerate(plans)}
@@ -96,7 +111,10 @@ class Engine:
         self._memory: EngineCore | None = None
         if directory is not None:
             scheduling = Scheduling(strategy, workers, punctuation, record)
-            self._kept = LoggedEngine(self._program, directory, recovery, sync, scheduling)
+            kept = CHECKPOINTS_KEPT if keep_versions is None else keep_versions
+            self._kept = LoggedEngine(
+                self._program, os.fspath(directory), recovery, sync, scheduling, keep_versions=kept
+            )
         else:
             self._memory = EngineCore(
                 self._program, strategy=strategy, workers=workers, punctuation=punctuation, record=record
@@ -209,7 +227,7 @@ class Engine:
     def take(self, stream: Stream) -> pa.Table:
         """What was emitted into a stream that no transaction is on, with the number of its `batch`; forgets it.
 
-        With a `directory`, tuples wait there until they are taken, across restarts.
+        With a state folder, tuples wait there until they are taken, across restarts.
         """
         with self._turn():
             number = self._stream(stream)
@@ -269,7 +287,7 @@ class Engine:
             return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
 
     def close(self) -> None:
-        """End the worker threads, and let go of the directory, so that another engine may open it.
+        """End the worker threads, and let go of the state folder, so that another engine may open it.
 
         Whatever is asked of the engine afterwards is refused. StorageUncertain when the disk could not say that it
         keeps what was answered, and no call was told yet.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import pyarrow as pa
 import pytest
 
 import tidegate as tg
 from tidegate.compiler import streams
+from tidegate.testing import collecting, looking_up
 
 
 @tg.table(key="id")
@@ -237,10 +239,59 @@ class TestRefusals:
         refused(declare, "sum", "price", "go through the rows")
 
 
+class TestAnnotatedWindows:
+    def test_type_checkers_and_the_engine_read_the_same_annotation(self) -> None:
+        @tg.transaction(on=booked)
+        def last(account: Account, recent: Annotated[tg.WindowRows, tg.window(booked, rows=2, slide=1)]) -> None:
+            account.balance = recent[-1].amount
+
+        (window,) = last.windows.values()
+        assert repr(window) == "<window over booked, rows=2, slide=1>"
+        engine = tg.Engine(tg.dataflow([last]))
+        engine.run(pa.table({"account": [1, 1], "amount": [5, 7]}))
+        assert engine.read(Account, 1) == {"id": 1, "balance": 7}
+        assert engine.scan(window)["amount"].to_pylist() == [5, 7]
+
+    def test_what_else_is_annotated_means_nothing(self) -> None:
+        @tg.transaction
+        def put(account: Annotated[Account, "a row"], amounts: list[Annotated[int, "cents"]]) -> None:
+            account.balance = amounts[0]
+
+        assert [(p.name, p.many) for p in put.plan.parameters] == [("account", False), ("amounts", True)]
+
+    def test_a_window_that_says_too_little_or_too_much(self) -> None:
+        def bare() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: Account, recent: tg.WindowRows) -> None: ...
+
+        def of_int() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: Account, recent: Annotated[int, tg.window(booked, rows=2)]) -> None: ...
+
+        def two() -> Any:
+            @tg.transaction(on=booked)
+            def f(
+                account: Account,
+                recent: Annotated[tg.WindowRows, tg.window(booked, rows=2), tg.window(booked, rows=3)],
+            ) -> None: ...
+
+        advice = "write recent: Annotated[tg.WindowRows, tg.window(...)]"
+        refused(bare, "'recent' does not say which window it is", advice)
+        refused(of_int, "'recent' is annotated int with a window", advice)
+        refused(two, "'recent' is annotated WindowRows with two windows", advice)
+
+    def test_a_window_where_no_stream_is(self) -> None:
+        def declare() -> Any:
+            @tg.transaction
+            def f(account: Account, recent: Annotated[tg.WindowRows, tg.window(booked, rows=2)]) -> None: ...
+
+        refused(declare, "'recent' is a window", "on a stream")
+
+
 class TestPlain:
     def test_emit_gives_to_whoever_collects(self) -> None:
         found: list[Any] = []
-        with tg.collecting(lambda stream, fields: found.append((stream.name, fields))):
+        with collecting(lambda stream, fields: found.append((stream.name, fields))):
             assert book(Account(3, 5), 4) == 9
         assert found == [("booked", {"account": 3, "amount": 4})]
         assert book(Account(3, 5), 4) == 9  # and nobody has to
@@ -258,7 +309,7 @@ class TestPlain:
             tg.WindowRows().min("v")
 
     def test_lookup_asks_whoever_knows(self) -> None:
-        with tg.looking_up(lambda table, key: table(key, balance=7)):
+        with looking_up(lambda table, key: table(key, balance=7)):
             assert tg.lookup(Account, 3) == Account(3, balance=7)
         with pytest.raises(LookupError, match="looking_up"):
             tg.lookup(Account, 3)

@@ -13,7 +13,13 @@ from tidegate.durability import files, versions
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation import leftovers
 from tidegate.foundation.disk import OsDisk
-from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted, StorageFailed, StorageUncertain
+from tidegate.foundation.errors import (
+    DefinitionError,
+    RecoveryImpossible,
+    StorageCorrupted,
+    StorageFailed,
+    StorageUncertain,
+)
 from tidegate.foundation.storage import LocalStorage, Storage, open_storage
 
 if TYPE_CHECKING:
@@ -508,5 +514,5 @@ def test_the_size_of_a_commit_follows_the_rows_changed(storage: Storage, history
 
 
 def test_keeping_no_version_is_refused(storage: Storage) -> None:
-    with pytest.raises(ValueError, match="keep_versions"):
+    with pytest.raises(DefinitionError, match="keep_versions"):
         VersionStore(storage, keep_versions=0)

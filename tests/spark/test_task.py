@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import ownership
 from tidegate.durability.ownership import process_token, stay_alive
@@ -145,6 +146,13 @@ def test_another_program_on_the_same_state_replaces_the_warm_one(tmp_path: Path)
     run(settings(tmp_path, "b", [deposit]), rows(2))
     assert len(task._engines) == 1
     assert run(settings(tmp_path, "c"), rows(4))["result"].to_pylist() == [7]
+
+
+def test_a_task_runs_its_batch_by_the_strategy_that_was_asked_for(tmp_path: Path) -> None:
+    for name, strategy in (("a", "serial"), ("b", "lock"), ("c", tg.Decision("bfs", "group", "lazy"))):
+        run(replace(settings(tmp_path, name), strategy=strategy), rows(*range(200)))
+        (engine,) = task._engines.values()  # one for each state: never the one of another strategy
+        assert engine.core.last_batch is not None and engine.core.last_batch.strategy == str(strategy)
 
 
 def test_a_worker_keeps_few_states_warm(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.calls import Calls
-from tidegate.durability.checkpoints import Checkpoints
+from tidegate.durability.checkpoints import CHECKPOINTS_KEPT, Checkpoints
 from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, Void, signatures
 from tidegate.durability.early_log import EarlyLog
@@ -94,7 +94,7 @@ class Scheduling:
 
 
 class LoggedEngine:
-    """A program on a state directory, for the threads of one process."""
+    """A program on a state folder, for the threads of one process."""
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class LoggedEngine:
         sync: Sync = "group",
         scheduling: Scheduling | None = None,
         background: Background | None = None,
+        keep_versions: int = CHECKPOINTS_KEPT,
     ) -> None:
         self.program = program
         self.lock = threading.RLock()
@@ -115,7 +116,7 @@ class LoggedEngine:
         self._traced = recovery == "strong" and bool(program.plan.flows.members) and self._repeatable
         self._step_by_step = sync == "always"
         self._background = background or Threads()
-        self._checkpoints = Checkpoints(self._storage, self._background)
+        self._checkpoints = Checkpoints(self._storage, self._background, keep_versions)
         self._log = CommandLog(self._storage, sync, self._require_owner)
         self._early = EarlyLog(self._log, self._background)
         self._calls = Calls(self.lock, self._log)

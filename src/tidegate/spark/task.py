@@ -42,6 +42,7 @@ from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.foundation.errors import InputError, StateOwned
 from tidegate.foundation.storage import open_storage
+from tidegate.operations.decision import Strategy
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.spark.columns import PARTITION_COLUMN, needed_columns
 from tidegate.spark.payload import unpack
@@ -57,7 +58,7 @@ OUTPUT_ROWS = 1 << 16
 ENGINES_MAX = 4
 """States that one worker keeps warm; beyond it the one not used for longest is dropped."""
 
-_engines: OrderedDict[tuple[str, str, int, Log], VersionedEngine] = OrderedDict()
+_engines: OrderedDict[tuple[str, str, int, Log, Strategy], VersionedEngine] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class TaskSettings:
     planned_version: int
     requests: str | None = None
     log: Log = "changes"
+    strategy: Strategy = "adaptive"
 
 
 def make_task(settings: TaskSettings) -> Task:
@@ -125,7 +127,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
 
 def _engine(settings: TaskSettings) -> VersionedEngine:
     """The warm engine of this worker for this state and program, or a new one."""
-    key = (settings.path, settings.digest, settings.keep_versions, settings.log)
+    key = (settings.path, settings.digest, settings.keep_versions, settings.log, settings.strategy)
     engine = _engines.pop(key, None)
     if engine is None:
         for other in [other for other in _engines if other[0] == settings.path]:
@@ -136,6 +138,7 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
             unpack(settings.payload),
             settings.path,
             keep_versions=settings.keep_versions,
+            strategy=settings.strategy,
             workers=_processors(),
             log=settings.log,
         )
