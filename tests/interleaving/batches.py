@@ -57,6 +57,15 @@ def raise_by(dst: Account, src: Account) -> int:
 
 
 @tg.transaction
+def charge(src: Account, dst: Account, value: int) -> None:
+    """Two operations that may both fail: the first reason counts."""
+    tg.require(src.balance >= value, "insufficient funds")
+    src.balance -= value
+    tg.require(dst.balance < 60, "full")
+    dst.balance += value
+
+
+@tg.transaction
 def collect(dst: Account, others: list[Account], value: int) -> int:
     """The list may hold a row twice, or the target, or nothing."""
     for other in others:
@@ -78,8 +87,9 @@ def look(src: Account) -> int:
     return src.balance
 
 
-TRANSACTIONS = (deposit, transfer, raise_by, collect, multiply, look)
+TRANSACTIONS = (deposit, transfer, raise_by, charge, collect, multiply, look)
 PROGRAM = build_program(TRANSACTIONS)
+OPENING = pa.table({"id": np.arange(5), "balance": np.full(5, 50)})
 LARGE = 2**62
 
 
@@ -92,7 +102,7 @@ def some_events(seed: int, count_max: int = 9, keys_max: int = 5) -> dict[str, A
     if rng.random() < 0.1:
         values[rng.integers(count)] = LARGE
     return {
-        "transaction": rng.choice(names, count, p=[0.15, 0.35, 0.25, 0.1, 0.05, 0.1]).tolist(),
+        "transaction": rng.choice(names, count, p=[0.15, 0.25, 0.2, 0.2, 0.1, 0.05, 0.05]).tolist(),
         "src": rng.integers(0, keys, count).tolist(),
         "dst": rng.integers(0, keys, count).tolist(),
         "others": [rng.integers(0, keys, rng.integers(0, 4)).tolist() for _ in range(count)],
@@ -101,12 +111,15 @@ def some_events(seed: int, count_max: int = 9, keys_max: int = 5) -> dict[str, A
 
 
 def outcome(strategy: Strategy, workers: int, events: dict[str, Any]) -> tuple[Any, Any]:
-    """What events give on an engine of their own, and the rows they leave."""
+    """What events give on an engine of their own (None if they are interrupted), and the rows they leave."""
     with uncompiled():
         core = EngineCore(PROGRAM, strategy=strategy, workers=workers)
-        core.load("Account", pa.table({"id": np.arange(5), "balance": np.full(5, 50)}))
-        outcomes = core.run(pa.table({**events, "others": pa.array(events["others"], pa.list_(pa.int64()))}))
-    return outcomes.to_pydict(), core.rows("Account").to_pydict()
+        core.load("Account", OPENING)
+        try:
+            outcomes = core.run(pa.table({**events, "others": pa.array(events["others"], pa.list_(pa.int64()))}))
+        except KeyboardInterrupt:
+            return None, core.rows("Account")
+    return outcomes.to_pydict(), core.rows("Account")
 
 
 @contextmanager
@@ -123,14 +136,21 @@ def small_pieces(accesses: bool = False) -> Iterator[None]:
         yield
 
 
-def play(seed: int, strategy: Strategy, schedule: Schedule | None = None, finds_races: bool = False) -> int:
-    """Run a batch under a schedule and compare it with serial execution; returns how many steps it took."""
+def play(
+    seed: int, strategy: Strategy, schedule: Schedule | None = None, finds_races: bool = False, interrupts: bool = False
+) -> bool:
+    """Run a batch under a schedule and compare it with serial execution; returns whether it was interrupted.
+
+    A batch that is interrupted leaves the rows as they were.
+    """
     events = some_events(seed)
     workers = 2 + seed % 2
-    expected = outcome("serial", 1, events)
-    interleaved = InterleavedWorkers(workers, schedule or Seeded(seed), finds_races)
+    interleaved = InterleavedWorkers(workers, schedule or Seeded(seed), finds_races, interrupts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "Workers", lambda _: interleaved)
-        got = outcome(strategy, workers, events)
-    assert got == expected, f"{strategy} on {workers} workers is not as serial execution: {events}"
-    return interleaved.steps
+        outcomes, rows = outcome(strategy, workers, events)
+    expected = (None, OPENING) if outcomes is None else outcome("serial", 1, events)
+    assert (outcomes, rows.to_pydict()) == (expected[0], expected[1].to_pydict()), (
+        f"{strategy} on {workers} workers is not as serial execution: {events}"
+    )
+    return outcomes is None

@@ -1,8 +1,8 @@
 """Runs the workers of lock-free code one step at a time, in an order that a schedule decides.
 
-Each worker is a thread, and one of them at a time has the baton. Before it touches what others see (an atomic operation;
-if asked for, any element of a shared array) it takes a step: the schedule says who has the baton next. So a run is a
-function of its schedule, and a seed repeats it.
+Each worker is a thread, and one of them at a time has the baton. Before it touches what others see (by an atomic
+operation; if asked for, by any access of a shared array) it takes a step: the schedule says who has the baton next. So
+a run is a function of its schedule, and a seed repeats it.
 
     worker 0    load(parent, 3)            │ compare_exchange(parent, 3, -1, 1)  false
     worker 1         │  compare_exchange(parent, 3, -1, 0)  true
@@ -19,6 +19,8 @@ from __future__ import annotations
 import _thread
 import collections
 import contextvars
+import functools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -27,7 +29,7 @@ from typing import Any, NamedTuple
 from .races import RaceDetector
 from .schedules import Schedule
 
-STEPS_MAX = 200_000
+STEPS_MAX = 50_000
 LOOKS = 2  # so often a waiting worker looks again before it counts as waiting for ever
 STEPS_SHOWN = 40
 
@@ -218,20 +220,30 @@ def _place(code: Any, line: int) -> str:
 
 
 class InterleavedWorkers:
-    """Stands in for the engine's threads: every task that they run together is interleaved."""
+    """Stands in for the engine's threads: every task that they run together is interleaved.
 
-    def __init__(self, count: int, schedule: Schedule, finds_races: bool = False) -> None:
+    With `interrupts`, somebody asks them to stop at a moment that the schedule decides.
+    """
+
+    def __init__(self, count: int, schedule: Schedule, finds_races: bool = False, interrupts: bool = False) -> None:
         self.count = count
         self.steps = 0
-        self._schedule, self._finds_races = schedule, finds_races
+        self._schedule, self._finds_races, self._interrupts = schedule, finds_races, interrupts
 
     def start(self) -> None:
         """Nothing to do: threads live as long as a run."""
 
     def run(self, task: Callable[[int], object], stop: Callable[[], None] | None = None) -> None:
         """Run `task(0)`, `task(1)`, ...; one that raises ends the run."""
+        tasks: list[Callable[[], object]] = [functools.partial(task, worker) for worker in range(self.count)]
         interleaver = Interleaver(self._schedule, self._finds_races)
-        interleaver.run([lambda worker=worker: task(worker) for worker in range(self.count)])  # type: ignore[misc]
+
+        def interrupt() -> None:
+            assert stop is not None
+            interleaver.step("interrupt", sys._getframe())
+            stop()
+
+        interleaver.run([*tasks, interrupt] if self._interrupts and stop is not None else tasks)
         self.steps += interleaver.steps
 
     def close(self) -> None:

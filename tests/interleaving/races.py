@@ -31,7 +31,9 @@ class RaceDetector:
         seen = self._seen.setdefault(address, {})
         for (other, wrote, was_atomic), (time, place) in seen.items():
             if other != worker and (write or wrote) and not (atomic and was_atomic) and time > known[other]:
-                kinds = [("atomic " * a) + ("write" if w else "read") for w, a in ((wrote, was_atomic), (write, atomic))]
+                kinds = [
+                    ("atomic " * a) + ("write" if w else "read") for w, a in ((wrote, was_atomic), (write, atomic))
+                ]
                 raise Race(f"race: {kinds[0]} by worker {other} at {place}, {kinds[1]} by worker {worker} at {where}")
         seen[worker, write, atomic] = (known[worker], where)
 

@@ -204,9 +204,7 @@ def generated(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-def compiled_form(
-    of: Callable[..., Any], inlined: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled_form(of: Callable[..., Any], inlined: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate what compiled code runs where it calls `of`, a function of plain Python that is its definition."""
     options = {"forceinline": True, **_OPTIONS} if inlined else {"error_model": "numpy"}
 
