@@ -117,7 +117,7 @@ def stages(
     Example: `tidegate bench stages --steps 4 --workers 4`
     """
     from tidegate.benchmarks import stages as experiments
-    from tidegate.engine.execution.workers import processors
+    from tidegate.foundation.processors import processors
     from tidegate.workloads.cost import calibrate
 
     if smoke:

@@ -27,9 +27,7 @@ from tidegate.engine.flows import FlowRun
 from tidegate.engine.intake import (
     Bound,
     bind,
-    key_words,
     name_column,
-    one_piece,
     require_column,
 )
 from tidegate.engine.kernels.strings import first_word, match_names
@@ -38,6 +36,7 @@ from tidegate.engine.outputs import output_number, outputs_of, restore_outputs
 from tidegate.engine.report import BatchReport
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.stages import Stages
+from tidegate.engine.state.columns import key_words, one_piece
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
 from tidegate.engine.steps import StepRecord, unpack_steps

@@ -42,11 +42,12 @@ from tidegate.engine.execution.machine import set_up
 from tidegate.engine.execution.scheduler import Run, Scheduler
 from tidegate.engine.execution.serial import SerialRun
 from tidegate.engine.execution.timing import ticks_per_second
-from tidegate.engine.execution.workers import Workers, processors
+from tidegate.engine.execution.workers import Workers
 from tidegate.engine.kernels.operation import SAMPLE
 from tidegate.engine.planning.builder import GraphBuilder
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
+from tidegate.foundation.processors import processors
 from tidegate.operations.decision import Chains, Decision, Families, Partitioned, Published, Strategy
 from tidegate.operations.plan import Program
 
