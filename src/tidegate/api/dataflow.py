@@ -16,6 +16,7 @@ from tidegate.api.stream import Stream
 from tidegate.api.transaction import Transaction
 from tidegate.api.window import Window
 from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.outcomes import OUTCOME_COLUMNS
 
 
 class Dataflow:
@@ -247,6 +248,14 @@ class _Graph:
                 borders[member.on.name] = member.on
         if not borders:
             raise self.refuse("no stream is fed from outside, so nothing would ever run")
+        for stream in borders.values():
+            for field in stream.layout.fields:
+                if field.name in OUTCOME_COLUMNS:
+                    raise self.refuse(
+                        f"the border stream {stream.name!r} has a field {field.name!r}, and so is a column of the "
+                        f"outcomes called ({', '.join(OUTCOME_COLUMNS)}); an event's column of that name is refused: "
+                        f"rename the field, for example {stream.name}_{field.name}"
+                    )
         return tuple(borders.values())
 
     def _check_batch(self, atomic_batch: object, borders: tuple[Stream, ...]) -> None:
