@@ -243,7 +243,7 @@ class Engine:
     def _stream(self, stream: Stream) -> int:
         number = self._flows().stream_number(stream.name)
         if number < 0:
-            known = ", ".join(layout.name for layout in self._flows().flows.streams)
+            known = ", ".join(name for layout in self._flows().flows.streams if (name := layout.name).isidentifier())
             raise InputError(f"{stream!r} is not a stream of this engine; they are: {known}")
         return number
 

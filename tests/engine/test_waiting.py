@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tidegate.engine import core
+from tidegate.engine.waiting import Waiting, join  # at once: what is first imported where nothing is compiled, stays so
 from tidegate.foundation.jit import uncompiled
-
-assert core.EngineCore  # kernels are imported while they are still compiled
 
 
 @tg.table(key="id")
@@ -190,6 +189,13 @@ class TestColumnsThatArePassedThrough:
 
 
 class TestSeveralThatWait:
+    def test_they_wait_in_the_order_of_running_not_of_the_table(self) -> None:
+        with tg.Engine(tg.dataflow([book], atomic_batch=4)) as engine:
+            engine.run(pa.table({"account": [1, 1, 1], "amount": [30, 10, 20], "ts": [3, 1, 2]}), order_by="ts")
+            assert engine.scan(orders)["amount"].to_pylist() == [10, 20, 30]
+            found = engine.run(table(amount=[1], ts=[0]), order_by="ts")
+            assert brief(found) == [(10, True, 10), (20, True, 30), (30, True, 60), (1, True, 61)]
+
     def test_each_keeps_the_shape_of_its_run(self) -> None:
         """Four in a batch, of four shapes; the events before them are of another stream, and wait as well."""
         graphs = [tg.dataflow([book], atomic_batch=4), tg.dataflow([weigh], atomic_batch=3)]
@@ -249,3 +255,14 @@ class TestSeveralThatWait:
             pytest.raises(tg.InputError, match=message),
         ):
             engine.run(table(amount=["x"]))
+
+
+def test_tables_are_packed_and_unpacked_as_they_are() -> None:
+    waiting = Waiting()
+    assert waiting.part(FIVE, np.array([0]), "orders").num_rows == 0
+    assert waiting.part(NAMED, np.array([0, 1]), "orders").num_rows == 0
+    again = Waiting.unpacked(waiting.packed())
+    assert [len(part) for part in again.tables] == [1, 1] and again.rows() == waiting.rows()
+    assert [part["amount"].to_pylist() for part in again.of_stream("orders")] == [[5], [6]]
+    assert join(again.tables)["transaction"].to_pylist() == [None, "orders"]
+    assert len(Waiting.unpacked(Waiting().packed())) == 0

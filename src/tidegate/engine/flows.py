@@ -171,10 +171,11 @@ class FlowRun:
 
     def hold_back(self, events: pa.Table, outcomes: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The events that were decided, those that had waited first, and their outcomes; the others wait."""
-        waits = np.zeros(outcomes.num_rows, np.bool_)
-        waits[self.waiting_events()] = True
-        events = self.waiting.part(events, waits, self.plan.event_names[self.plan.entries[0]])
-        return events, outcomes.filter(pa.array(~waits)) if waits.any() else outcomes
+        waiting = self.waiting_events()
+        events = self.waiting.part(events, waiting, self.plan.event_names[self.plan.entries[0]])
+        if len(waiting):
+            outcomes = outcomes.take(pa.array(np.delete(np.arange(outcomes.num_rows), waiting)))
+        return events, outcomes
 
     def run(self, batch: Batch, order: Array, trace: bool = False) -> Execution:
         """Take a batch's events through the graphs; with `trace`, note the steps."""
@@ -216,7 +217,8 @@ class FlowRun:
         return interpreted
 
     def _last_rounds(self) -> dict[str, float]:
-        return {f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)}
+        numbers = zip(self.flows.flows, self.rounds, strict=True)
+        return {f"rounds of {flow.name}": int(number) for flow, number in numbers if flow.name}
 
     # --- steps one by one ------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,14 +50,16 @@ class Waiting:
         found = [table.filter(pc.equal(names_in(table), name)) for table in self.tables]
         return [table for table in found if table.num_rows]
 
-    def part(self, events: pa.Table, waits: Array, only_stream: str) -> pa.Table:
-        """Let the marked ones of all events wait, those that waited before and a run's own; returns the others.
+    def part(self, events: pa.Table, waiting: Array, only_stream: str) -> pa.Table:
+        """Let some of all events wait, those that waited before and a run's own; returns the others.
 
         Args:
             events: the events of the run.
-            waits: a mark for each event, those that waited first.
+            waiting: the positions of those that wait, in the order in which they came; those that waited count first.
             only_stream: the stream of the events where the program has no other; needed where no column names it.
         """
+        waits = np.zeros(len(self) + events.num_rows, np.bool_)
+        waits[waiting] = True
         before, self.tables = self.tables, []
         decided, start = [], 0
         for table in before:
@@ -64,9 +67,9 @@ class Waiting:
             start += table.num_rows
             self._add(table.filter(marked))
             decided.append(table.filter(pc.invert(marked)))
-        marked = pa.array(waits[start:])
-        self._add(_described(events.filter(marked), only_stream))
-        return join([*decided, events.filter(pc.invert(marked)) if waits[start:].any() else events])
+        own = waiting[waiting >= start] - start
+        self._add(_described(events.take(pa.array(own)), only_stream))
+        return join([*decided, events.filter(pa.array(~waits[start:])) if len(own) else events])
 
     def _add(self, events: pa.Table) -> None:
         if events.num_rows == 0:
