@@ -6,6 +6,11 @@
 
 A stream that no transaction of the graph emits is fed from outside: whoever is on it is a border transaction, all
 others are interior. What a border transaction took in as one atomic batch goes through the graph as one round.
+
+An event carries every field of its stream: a null refuses it, even in one that no transaction uses. Where several
+transactions are on a border stream, an event is committed if all of them are. If one aborts, the event has its reason,
+of several that of the first in the graph, and what the others did stays; nest them where that must not be. An event's
+result is that of the first transaction on its stream.
 """
 
 from __future__ import annotations
@@ -64,8 +69,9 @@ def dataflow(
         transactions: functions declared with `@tg.transaction(on=...)` and `@tg.trigger(on=...)`.
         nested: groups of them that commit together or not at all; nothing else runs in between.
         atomic_batch: how many tuples of a border stream are taken in as one, or the name of a field: tuples that
-            follow each other with equal values in it are one.
-        name: what tools call it; without it, the name of its first border stream.
+            follow each other with equal values in it are one. NaN equals nothing, so each is one by itself.
+        name: what tools and states call it; without it, the name of its first border stream. No two graphs of an
+            engine have the same.
     """
     return _Graph(list(transactions), [list(group) for group in nested]).declare(atomic_batch, name)
 
