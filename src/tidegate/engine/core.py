@@ -324,7 +324,6 @@ class EngineCore:
             raise InputError(
                 f"events: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
             )
-        waiting.require_joinable(events)
         tables = [[waiting.column(table, b.parameter) for b in bindings] for table in waiting.tables]
         parts = [[self._bind(b.parameter, c) for b, c in zip(bindings, t, strict=True)] for t in (*tables, columns)]
         bound_columns = [join_bounds(found) for found in zip(*parts, strict=True)]

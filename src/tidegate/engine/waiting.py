@@ -68,8 +68,10 @@ class Waiting:
             self._add(table.filter(marked))
             decided.append(table.filter(pc.invert(marked)))
         own = waiting[waiting >= start] - start
-        self._add(_described(events.take(pa.array(own)), only_stream))
-        return join([*decided, events.filter(pa.array(~waits[start:])) if len(own) else events])
+        if len(own):
+            self._add(_described(events.take(pa.array(own)), only_stream))
+            events = events.filter(pa.array(~waits[start:]))
+        return join([*decided, events])
 
     def _add(self, events: pa.Table) -> None:
         if events.num_rows == 0:
@@ -77,11 +79,6 @@ class Waiting:
         if self.tables and self.tables[-1].schema.equals(events.schema, check_metadata=True):
             events = pa.concat_tables([self.tables.pop(), events])
         self.tables.append(events.combine_chunks())
-
-    def require_joinable(self, events: pa.Table) -> None:
-        """InputError if the outcomes of these events could not stand in one table with those of the ones that wait."""
-        if any(not table.schema.equals(events.schema) for table in self.tables):
-            join([*self.tables, events])
 
     def column(self, table: pa.Table, parameter: Parameter) -> pa.Array:
         """The column of waiting events for a parameter; nulls where only events of other transactions need it."""
@@ -141,47 +138,39 @@ def _described(events: pa.Table, only_stream: str) -> pa.Table:
 
 
 def join(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all tables in one, with the columns of the last one and of all that have rows.
-
-    InputError where a column has types that no column can hold together.
-    """
+    """The rows of all tables in one, with the columns of the last one and of all that have rows."""
     *before, last = tables
     parts = [table for table in before if table.num_rows]
     if not parts:
         return last
     parts = [table.replace_schema_metadata(None) for table in (*parts, last)]
     names = dict.fromkeys(name for table in parts for name in table.column_names)
-    columns = {name: _joined(name, [_column(table, name) for table in parts]) for name in names}
-    return pa.table(columns)
+    return pa.table({name: _joined([_column(table, name) for table in parts]) for name in names})
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
     return table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows)])
 
 
-def _joined(name: str, columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Columns of several types as one: of their common type, or as text."""
+def _joined(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Columns of several types as one: of their common type if that holds all values, else as text."""
     kinds = [column.type for column in columns]
-    if all(kind == kinds[0] for kind in kinds):
-        return pa.chunked_array([chunk for column in columns for chunk in column.chunks], kinds[0])
-    for common in (_common(kinds), pa.string()):
+    if any(kind != kinds[0] for kind in kinds):
         try:
-            cast = [column.cast(common) for column in columns]
-            return pa.chunked_array([chunk for column in cast for chunk in column.chunks], common)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            continue
-    raise InputError(
-        f"events: column {name!r} has type {kinds[-1]}, and in the events that wait for their atomic batch it has type "
-        f"{kinds[0]}; no column of the outcomes can hold both: cast it to the type that it had"
-    )
+            fields = [pa.schema([("", kind)]) for kind in kinds]
+            common = pa.unify_schemas(fields, promote_options="permissive").field(0).type
+            columns = [column.cast(common) for column in columns]
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            columns = [_as_text(column) for column in columns]
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
 
 
-def _common(kinds: list[pa.DataType]) -> pa.DataType:
-    """The type to which Arrow promotes all of these; text where it knows none."""
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
-        return pa.unify_schemas([pa.schema([("", kind)]) for kind in kinds], promote_options="permissive").field(0).type
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.string()
+        return column.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # such as lists: as Python writes them
+        texts = [None if value is None else str(value) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, pa.string())])
 
 
 def _packed(events: pa.Table) -> str:
