@@ -154,7 +154,9 @@ class Engine:
         """Run a batch of events: its columns plus `committed`, `reason` and `result`, in the same row order.
 
         Where a dataflow takes in several events at once, those of an incomplete atomic batch wait: their outcomes come
-        with a later run's, before those of its own events.
+        with a later run's, before those of its own events, in one table. That has the columns of both, null where
+        events came without one; a column that is only passed through and has changed its type has the common type, or
+        is text.
 
         Args:
             events: one row per event; the column `transaction` names its function.
@@ -172,6 +174,9 @@ class Engine:
 
     def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict.
+
+        A call from another thread than the one that is inside `run` waits until that has ended. Where this takes too
+        long, give `run` the events in parts: where they are cut changes no answer.
 
         Args:
             transaction: which one.
@@ -261,7 +266,7 @@ class Engine:
     def _stream(self, stream: Stream) -> int:
         number = self._flows().stream_number(stream.name)
         if number < 0:
-            known = ", ".join(layout.name for layout in self._flows().flows.streams)
+            known = ", ".join(name for layout in self._flows().flows.streams if (name := layout.name).isidentifier())
             raise InputError(f"{stream!r} is not a stream of this engine; they are: {known}")
         return number
 

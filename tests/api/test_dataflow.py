@@ -126,6 +126,66 @@ class TestRefusals:
 
         refused(lambda: tg.dataflow([one, two]), "two owners", "'one'", "'two'")
 
+    def test_one_window_under_two_names(self) -> None:
+        def twice() -> Any:
+            @tg.transaction(on=paid)
+            def f(account: Account, seen: recent, again: recent) -> None:  # type: ignore[valid-type]
+                account.balance = len(seen) + len(again)
+
+        def in_a_trigger() -> Any:
+            @tg.trigger(on=recent)
+            def f(account: Account, seen: recent, again: recent) -> None:  # type: ignore[valid-type]
+                account.balance = len(seen) + len(again)
+
+        for declare in (twice, in_a_trigger):
+            refused(declare, "'seen' and 'again' are one window", "declare a second tg.window(...)")
+
+    def test_windows_that_would_be_kept_under_one_name(self) -> None:
+        @tg.transaction(on=paid)
+        def look(account: Account, at_all: tg.window(paid, rows=2)) -> None:  # type: ignore[valid-type]
+            account.balance = len(at_all)
+
+        @tg.transaction(on=paid)
+        def look_at(account: Account, all: tg.window(paid, rows=3)) -> None:  # type: ignore[valid-type]
+            account.balance = len(all)
+
+        refused(
+            lambda: tg.Engine(tg.dataflow([look, look_at])), "look(at_all) and look_at(all)", "rename one of the param"
+        )
+
+    @pytest.mark.parametrize("names", [(None, None), ("one", "one"), ("one", "two")])
+    def test_one_stream_in_two_dataflows(self, names: tuple[str | None, str | None]) -> None:
+        @tg.transaction(on=paid)
+        def also(account: Account) -> None:
+            account.balance += 1
+
+        graphs = [tg.dataflow([member], name=name) for member, name in zip((book, also), names, strict=True)]
+        refused(
+            lambda: tg.Engine(graphs), "'paid' belongs to two dataflows", "book>", "also>", "put their transactions"
+        )
+
+    def test_two_dataflows_of_one_name(self) -> None:
+        graphs = [tg.dataflow([book], name="checked"), tg.dataflow([close])]
+        refused(lambda: tg.Engine(graphs), "two dataflows are named 'checked'", "book>", "close>", "name=...")
+
+    @pytest.mark.parametrize("field", ["committed", "reason", "result"])
+    def test_a_border_field_that_is_called_like_a_part_of_the_outcome(self, field: str) -> None:
+        asked = tg.stream("asked", account=int, **{field: int})
+
+        @tg.transaction(on=asked)
+        def answer(account: Account) -> None:
+            account.balance += 1
+
+        refused(
+            lambda: tg.dataflow([answer]), "'asked'", f"field {field!r}", f"rename the field, for example asked_{field}"
+        )
+
+        @tg.transaction(on=paid, emits=[asked], compiled=False)
+        def ask(account: Account) -> None:
+            tg.emit(asked, account=account.id, **{field: 1})
+
+        tg.dataflow([ask, answer])  # inside a graph it meets no outcome
+
     def test_somebody_between_the_members_of_a_group(self) -> None:
         refused(lambda: tg.dataflow([book, check, close], nested=[(book, close)]), "between", "take it into the group")
 

@@ -57,8 +57,8 @@ def check_graphs(case: GraphCase, calls: Calls, choices: Choices) -> Model:
                     schema = pa.schema([(name, ARROW[kind]) for name, kind in kinds.items()])
                     engine.load(getattr(module, table.name), pa.Table.from_pylist(case.loads[table.name], schema))
                     model.load(table.name, case.loads[table.name])
-            form = choices.below(8)  # the Arrow form of the events: other calls of one engine have the same columns
             for start, stop in pieces(len(case.events), calls.cutting, choices):
+                form = choices.below(8)  # the Arrow form of the events: each call has its own, whatever waits
                 run = execute_event if calls.cutting == "single" and is_plain(case, case.events[start]) else run_events
                 run(engine, model, module, case, range(start, stop), form, calls.cutting == "ordered")
                 compare_state(engine, model, module, names, case, f"after event {stop - 1}")

@@ -14,6 +14,20 @@ visible rows, oldest first, and aggregates that cost the same for a window of a 
 
     len(votes)   votes.slid   votes[0].contestant   for vote in votes: ...
     votes.sum("amount")  .min("amount")  .max("amount")  .distinct("phone")  .frequency("phone", 7)  .top("phone", 3)
+
+By rows, a window slides at every `slide`-th tuple, for the first time when so many are there: it need not be full. The
+tuple that makes it slide is among the visible rows.
+
+    rows=4, slide=2      1   2   3   4   5   6
+    visible              -   12  12  1-4 1-4 3-6
+
+By time, it is cut at the multiples of `slide` (0, 10, 20, ... and -10, ...), whenever the first tuple came. The first
+tuple at or behind a cut makes it slide. Visible are then the tuples that came in the `length` before the cut; the tuple
+itself is staged until the next cut. A late tuple counts as of the latest time that the window has seen: it is never
+dropped. What was staged shows once, even if a long pause has passed over it.
+
+    length=20, slide=10      ts=7   ts=9   ts=10   ts=8 (late)   ts=20
+    visible                  -      -      7 9     7 9           7 9 10 8
 """
 
 from __future__ import annotations
@@ -60,7 +74,8 @@ def window(
         rows: how many rows it holds.
         time: instead of `rows`, the int field of the stream that carries the time,
         length: and how many units of it the window spans.
-        slide: how many new rows, or units of time, make it slide; without it, all of them: a tumbling window.
+        slide: how many new rows, or units of time, make it slide; without it, all of them: a tumbling window. By rows
+            it slides before it is full; by time it is cut at the multiples of `slide`.
     """
     if not isinstance(over, Stream):
         raise DefinitionError(f"tg.window takes a stream first, got {over!r}")

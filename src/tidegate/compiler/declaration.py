@@ -73,8 +73,9 @@ def trigger(
     """Declare a trigger: a step that runs inside another transaction, as a part of it.
 
     Args:
-        on: a stream: it runs inside the transaction that emits into it, for every tuple. Or a window: it runs inside
-            the transaction that has the window, whenever that slides, with the fields of the tuple that made it.
+        on: a stream: it runs inside the transaction that emits into it, for every tuple, when that has taken all tuples
+            of its round, and before any transaction on the stream. Or a window: it runs inside the transaction that has
+            the window, whenever that slides, with the fields of the tuple that made it, before the body takes it.
         emits: the streams that it may `tg.emit` into.
         compiled: False runs it as plain Python.
         time: the int parameter that carries its own time, as for a transaction.

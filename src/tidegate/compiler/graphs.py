@@ -18,6 +18,7 @@ from tidegate.operations.flow import (
     StreamField,
     StreamLayout,
     WindowParameter,
+    own_stream,
 )
 from tidegate.operations.plan import RowParameter, TransactionPlan
 
@@ -25,16 +26,8 @@ from tidegate.operations.plan import RowParameter, TransactionPlan
 def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) -> FlowsPlan:
     """The plan of all graphs of a program; `transactions` are all of its transactions in their order."""
     number_of = {id(transaction): number for number, transaction in enumerate(transactions)}
-    streams: dict[str, StreamLayout] = {}
-    owner_of_stream: dict[str, str] = {}
-    for dataflow in dataflows:
-        for stream in _streams(dataflow):
-            if owner_of_stream.setdefault(stream.name, dataflow.name) != dataflow.name:
-                raise DefinitionError(
-                    f"the stream {stream.name!r} belongs to two dataflows, {owner_of_stream[stream.name]!r} and "
-                    f"{dataflow.name!r}; put their transactions into one"
-                )
-            streams[stream.name] = stream.layout
+    _require_apart(dataflows)
+    streams = {stream.name: stream.layout for dataflow in dataflows for stream in _streams(dataflow)}
     plain = {t.__name__ for t in transactions if t.on is None}
     for dataflow in dataflows:
         for border in dataflow.borders:
@@ -63,8 +56,9 @@ def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) 
     for number, transaction in enumerate(transactions):
         plan = transaction.plan
         if transaction.on is None and (plan.lookups or plan.histories or _written(plan) & set(remembered)):
-            streams[transaction.__name__] = _arguments(transaction)
-            consumed.add(transaction.__name__)
+            stream_name = own_stream(transaction.__name__)
+            streams[stream_name] = StreamLayout(stream_name, _arguments(transaction))
+            consumed.add(stream_name)
             plans.append(MemberPlan(number, len(streams) - 1, border=True))
             flows.append(FlowPlan("", (GroupPlan((len(plans) - 1,), ()),), (len(streams) - 1,), 1, _groups(flows)))
     first_on = {m.stream: n for n, m in reversed(list(enumerate(plans))) if m.border and m.on_window < 0}
@@ -104,8 +98,8 @@ def _written(plan: TransactionPlan) -> set[str]:
     return rows | set(plan.lookup_writes)
 
 
-def _arguments(transaction: Transaction) -> StreamLayout:
-    """The stream that stands for a plain transaction's events, where it runs as a graph of its own."""
+def _arguments(transaction: Transaction) -> tuple[StreamField, ...]:
+    """The fields of the stream that stands for a plain transaction's events."""
     fields = []
     for parameter in transaction.plan.parameters:
         if parameter.many:
@@ -118,7 +112,27 @@ def _arguments(transaction: Transaction) -> StreamLayout:
             fields.append(StreamField(parameter.name, None, parameter.table))
         else:
             fields.append(StreamField(parameter.name, parameter.kind))
-    return StreamLayout(transaction.__name__, tuple(fields))
+    return tuple(fields)
+
+
+def _require_apart(dataflows: Sequence[Dataflow]) -> None:
+    """Refuse dataflows that share a stream, and those that share a name: states and histories know them by it."""
+    owner_of: dict[str, Dataflow] = {}
+    named: dict[str, Dataflow] = {}
+    for dataflow in dataflows:
+        for stream in _streams(dataflow):
+            other = owner_of.setdefault(stream.name, dataflow)
+            if other is not dataflow:
+                both = f"{other!r} and {dataflow!r}"
+                raise DefinitionError(
+                    f"the stream {stream.name!r} belongs to two dataflows, {both}; put their transactions into one, "
+                    "tg.dataflow([...]), or declare a stream for each"
+                )
+        if named.setdefault(dataflow.name, dataflow) is not dataflow:
+            raise DefinitionError(
+                f"two dataflows are named {dataflow.name!r}: {named[dataflow.name]!r} and {dataflow!r}; give one "
+                "another name: tg.dataflow([...], name=...)"
+            )
 
 
 def _streams(dataflow: Dataflow) -> list[Stream]:
@@ -135,10 +149,18 @@ def _windows(members: Sequence[Transaction]) -> tuple[list[WindowParameter], lis
     """All windows, and the member that owns each."""
     windows: list[WindowParameter] = []
     owners: list[int] = []
+    kept: dict[str, str] = {}
     for number, member in enumerate(members):
         for parameter in member.plan.windows:
             if isinstance(member.on, Window) and member.on.identity == parameter.identity:
                 continue
+            stored = f"{member.__name__}_{parameter.name}"
+            if stored in kept:
+                raise DefinitionError(
+                    f"the windows {kept[stored]} and {member.__name__}({parameter.name}) would both be kept as "
+                    f"{stored!r}; rename one of the parameters"
+                )
+            kept[stored] = f"{member.__name__}({parameter.name})"
             windows.append(parameter)
             owners.append(number)
     return windows, owners

@@ -35,7 +35,7 @@ from tidegate.compiler.graphs import lay_out
 from tidegate.compiler.operate import OperateWriter, list_operations
 from tidegate.compiler.stages import find_stages
 from tidegate.foundation.errors import DefinitionError
-from tidegate.operations.flow import FlowsPlan
+from tidegate.operations.flow import FlowsPlan, event_name
 from tidegate.operations.layout import Kind, TableLayout
 from tidegate.operations.plan import (
     Binding,
@@ -165,7 +165,7 @@ def _event_name(number: int, plans: tuple[TransactionPlan, ...], entries: list[i
     """What events call a transaction: a border one goes by its stream."""
     for member in flows.members:
         if member.transaction == number:
-            return flows.streams[member.stream].name if entries[number] == number else f"\0{number}"
+            return event_name(flows.streams[member.stream].name) if entries[number] == number else f"\0{number}"
     return plans[number].name
 
 

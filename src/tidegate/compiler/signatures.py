@@ -106,7 +106,14 @@ def check_fields(signature: Signature, on: Stream | Window, refuse: Callable[[st
                 refuse(f"the field {parameter.name!r} does not carry the key of {parameter.table.name}", fields)
         elif field.kind is not parameter.kind:
             refuse(f"the field {parameter.name!r} does not carry {parameter.kind.value}", fields)
+    known: dict[int, str] = {}
     for name, window in signature.windows.items():
+        other = known.setdefault(window.identity, name)
+        if other != name:
+            refuse(
+                f"the parameters {other!r} and {name!r} are one window, which takes in each tuple once",
+                "leave one of them out, or declare a second tg.window(...)",
+            )
         if window.stream is not stream:
             refuse(
                 f"the window {name!r} is over {window.stream.name!r}, but the transaction is on {stream.name!r}",

@@ -45,7 +45,6 @@ from tidegate.durability.commands import Codec, Execute, Record
 from tidegate.durability.kernels import frames as frame_kernels
 from tidegate.durability.kernels import records as record_kernels
 from tidegate.durability.log_format import End, Header, Tail, decode_header, frames
-from tidegate.engine.core import EngineCore
 from tidegate.engine.intake import arrow_type
 from tidegate.engine.single import makes_a_batch
 from tidegate.engine.state.strings import read_only
@@ -254,19 +253,6 @@ class CommandReader:
             if name not in columns:
                 columns[name] = pa.nulls(rows)
         return pa.table(columns)
-
-
-def replay(core: EngineCore, batch: ExecuteBatch) -> None:
-    """Do again what the calls of a batch did."""
-    flows = core.graphs()
-    waiting = flows.waiting
-    if waiting is not None and waiting.num_rows:
-        for call in batch.one_by_one():
-            names = (parameter.name for parameter in core.plan.transactions[call.transaction].parameters)
-            core.execute(call.transaction, dict(zip(names, call.arguments, strict=True)))
-        return
-    core.run(batch.events)
-    flows.waiting = waiting  # no events: but of the types that the last batch of a stream had
 
 
 # --- columns ----------------------------------------------------------------------------------------------------

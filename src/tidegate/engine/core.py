@@ -27,6 +27,7 @@ from tidegate.engine.flows import FlowRun
 from tidegate.engine.intake import (
     Bound,
     bind,
+    join_bounds,
     name_column,
     require_column,
 )
@@ -40,6 +41,7 @@ from tidegate.engine.state.columns import key_words, one_piece
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
 from tidegate.engine.steps import StepRecord, unpack_steps
+from tidegate.engine.waiting import NOTHING_WAITS, Waiting
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.foundation.jit import load_program
@@ -56,7 +58,7 @@ STRINGS_KEPT = 1 << 16  # strings that no row holds are kept up to here, and up 
 
 @dataclass(frozen=True, slots=True)
 class _Entered:
-    """A batch that was taken in and has not left: its events, those that waited before them; since when."""
+    """A batch that was taken in and has not left: the events that came, all of them as arrays; since when."""
 
     events: pa.Table
     batch: Batch
@@ -178,10 +180,12 @@ class EngineCore:
         self.written_bytes = 0
         self._collect_strings_if_due()
         self._wake_flows()
-        events, order, refused = self.flows.with_waiting(events, order, refused)
-        batch = self._take_in(events, refused, begins)
+        waiting = self.flows.enter()
+        batch = self._take_in(events, refused, begins, waiting)
         if order is None:
             order = np.arange(batch.size)
+        elif len(waiting):
+            order = np.concatenate([np.arange(len(waiting)), len(waiting) + order])
         self._order = order
         return _Entered(events, batch, order, started, time.perf_counter())
 
@@ -190,9 +194,11 @@ class EngineCore:
         executed, batch = time.perf_counter(), entered.batch
         self._finish(batch)
         self._single.let_go()
-        outcomes = self.flows.hold_back(entered.events, batch.outcomes(entered.events, self.strings))
+        events, outcomes = self.flows.hold_back(entered.events, batch.outcomes(self.strings))
         if self._flow_store is not None:
             self._flow_store.save(self._note_kept)
+        schema = pa.schema([*events.schema, *outcomes.schema])
+        outcomes = pa.Table.from_arrays([*events.columns, *outcomes.columns], schema=schema)
         done = time.perf_counter()
         self._last_was_single = False
         self._last_batch = BatchReport(
@@ -287,23 +293,31 @@ class EngineCore:
                 events = events.append_column(name, pa.nulls(events.num_rows))
         return events
 
-    def _take_in(self, events: pa.Table, refused: Mapping[str, Array], begins: Callable[[], None] = _nothing) -> Batch:
-        what = "events"
+    def _take_in(
+        self,
+        events: pa.Table,
+        refused: Mapping[str, Array],
+        begins: Callable[[], None] = _nothing,
+        waiting: Waiting = NOTHING_WAITS,
+    ) -> Batch:
+        """The events as arrays, behind those that wait; each table of them is checked and bound by itself."""
         bindings = (*self.plan.rows, *self.plan.values)
-        columns = [require_column(events, binding.parameter, what) for binding in bindings]
-        names = name_column(events, self.plan, what)
+        columns = [require_column(events, binding.parameter, "events") for binding in bindings]
+        names = name_column(events, self.plan, "events")
         taken = [name for name in OUTCOME_COLUMNS if name in events.column_names]
         if taken:
             raise InputError(
-                f"{what}: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
+                f"events: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
             )
-        batch = Batch(self.plan, events.num_rows)
-        bound_columns = [self._bind(b.parameter, column) for b, column in zip(bindings, columns, strict=True)]
+        tables = [[waiting.column(table, b.parameter) for b in bindings] for table in waiting.tables]
+        parts = [[self._bind(b.parameter, c) for b, c in zip(bindings, t, strict=True)] for t in (*tables, columns)]
+        bound_columns = [join_bounds(found) for found in zip(*parts, strict=True)]
+        batch = Batch(self.plan, len(waiting) + events.num_rows)
         batch.rows, batch.values = bound_columns[: len(self.plan.rows)], bound_columns[len(self.plan.rows) :]
         begins()
-        self._number_names(batch, names)
+        self._number_names(batch, waiting.names_before(names, events, self.plan.event_names[self.plan.entries[0]]))
         for reason, rows in refused.items():
-            batch.refuse(rows, reason)
+            batch.refuse(np.concatenate([np.zeros(len(waiting), np.bool_), rows]), reason)
         for binding, bound in zip(bindings, bound_columns, strict=True):
             batch.refuse_missing(binding.parameter, binding.users, bound)
         for binding, bound in zip(self.plan.rows, batch.rows, strict=True):

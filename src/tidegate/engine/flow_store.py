@@ -11,18 +11,17 @@ not the window. Aggregates are not kept; they are computed anew when a state is 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tidegate.engine.flows import FlowRun
 from tidegate.engine.state.history import LONG_AGO
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME, WindowLayout
+from tidegate.engine.waiting import Waiting
 from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.layout import Column, Kind, TableLayout
 
@@ -168,12 +167,12 @@ class FlowStore:
 
     def _save_waiting(self, note: Note) -> None:
         waiting = self._flows.waiting
-        some = waiting is not None and waiting.num_rows > 0
+        some = len(waiting) > 0
         if not some and not self._had_waiting:
             return
         table, key = self._tables[WAITING.name], np.zeros((1, 1), np.int64)
         slots = table.resolve(key)
-        text = table.strings.number(_packed(waiting)) if waiting is not None and some else table.defaults["events"]
+        text = table.strings.number(waiting.packed()) if some else table.defaults["events"]
         table.store(slots, {"events": np.array([text])}, some)
         table.keep_fresh()
         table.sweep(slots if not some else slots[:0])
@@ -200,18 +199,6 @@ class FlowStore:
             self._load_history(name, numbers)
         waiting = self._tables[WAITING.name]
         kept_rows = waiting.rows(waiting.slots()).to_pylist()
-        self._flows.waiting = _unpacked(kept_rows[0]["events"]) if kept_rows else None
+        self._flows.waiting = Waiting.unpacked(kept_rows[0]["events"]) if kept_rows else Waiting()
         self._had_waiting = bool(kept_rows)
         self.stale = False
-
-
-def _packed(events: pa.Table) -> str:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, events.schema) as writer:
-        writer.write_table(events)
-    return base64.b64encode(sink.getvalue().to_pybytes()).decode("ascii")
-
-
-def _unpacked(text: str) -> pa.Table:
-    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
-        return reader.read_all()

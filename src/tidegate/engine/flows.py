@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job, joined
@@ -44,6 +43,7 @@ from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
 from tidegate.engine.steps import StepCodec, StepRecord, misfit
+from tidegate.engine.waiting import Waiting, join
 from tidegate.foundation.jit import is_uncompiled
 from tidegate.operations.flow import (
     DONE,
@@ -102,7 +102,7 @@ class FlowRun:
         """Whether a history is kept: of all that runs, plain transactions too."""
         self._plain = is_uncompiled()
         self.history: list[Step] = []
-        self.waiting: pa.Table | None = None
+        self.waiting = Waiting()
         self._program, self._module, self._tables = program, module, tables
         self.streams = [
             StreamState(layout, output) for layout, output in zip(self.flows.streams, self.flows.outputs, strict=True)
@@ -166,30 +166,20 @@ class FlowRun:
 
     # --- batches -------------------------------------------------------------------------------------------
 
-    def with_waiting(
-        self, events: pa.Table, order: Array | None, refused: Mapping[str, Array]
-    ) -> tuple[pa.Table, Array | None, Mapping[str, Array]]:
-        """The events of a batch behind those that wait."""
+    def enter(self) -> Waiting:
+        """A batch comes: the events that stand before its own."""
         self._walked = None
-        if self.waiting is None or self.waiting.num_rows == 0:
-            return events, order, refused
-        before = self.waiting.num_rows
-        place = np.arange(events.num_rows) if order is None else order
-        refused = {why: np.concatenate([np.zeros(before, np.bool_), marked]) for why, marked in refused.items()}
-        events = pa.concat_tables([self.waiting, plain_strings(events)], promote_options="permissive")
-        return events, np.concatenate([np.arange(before), before + place]), refused
+        return self.waiting
 
-    def hold_back(self, events: pa.Table, outcomes: pa.Table) -> pa.Table:
-        """The outcomes of the events that were decided; the others wait for the next batch."""
-        if not self.flows.may_wait:
-            return outcomes
+    def hold_back(self, events: pa.Table, outcomes: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The events that were decided, those that had waited first, and their outcomes; the others wait."""
+        if not self.flows.may_wait and not len(self.waiting):
+            return events, outcomes
         waiting = self.waiting_events()
-        self.waiting = plain_strings(events.take(pa.array(waiting)))
-        if len(waiting) == 0:
-            return outcomes
-        decided = np.ones(events.num_rows, np.bool_)
-        decided[waiting] = False
-        return outcomes.filter(pa.array(decided))
+        events = self.waiting.part(events, waiting, self.plan.event_names[self.plan.entries[0]])
+        if len(waiting):
+            outcomes = outcomes.take(pa.array(np.delete(np.arange(outcomes.num_rows), waiting)))
+        return events, outcomes
 
     def run(self, job: Job) -> Execution:
         """Take events through the graphs in one walk."""
@@ -224,7 +214,7 @@ class FlowRun:
 
     def _execution(self, strategy: str, began: float, interpreted: int, why: str) -> Execution:
         rounds: dict[str, float] = {
-            f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)
+            f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True) if flow.name
         }
         seconds = {"execute": time.perf_counter() - began}
         return Execution(strategy, interpreted=interpreted, why=why, seconds=seconds, properties=rounds)
@@ -444,17 +434,9 @@ class FlowRun:
         if not border:
             return self.streams[number].table(self._strings)
         names = [field.name for field in self.flows.streams[number].fields]
-        if self.waiting is None:
-            return StreamState(self.flows.streams[number], False).table(self._strings).select(names)
-        mine = self.waiting
-        entry = self.plan.event_names[self._entry(number)]
-        if len(self.plan.entries) > 1:
-            mine = mine.filter(pc.equal(mine["transaction"], entry))
-        return mine.select(names)
-
-    def _entry(self, stream: int) -> int:
-        names = self.plan.event_names
-        return next(n for n in self.plan.entries if names[n] == self.flows.streams[stream].name)
+        empty = StreamState(self.flows.streams[number], False).table(self._strings).select(names)
+        found = self.waiting.of_stream(self.flows.streams[number].name)
+        return join([table.select(names) for table in found]) if found else empty
 
     def take(self, number: int, count: int | None = None) -> pa.Table:
         """What waits in an output stream, or so many tuples from the first on; they are forgotten."""
@@ -472,16 +454,6 @@ class FlowRun:
         for field in stream.fields:
             found[field.name] = field_array(field, [values[name] for name in field_parts(field)])
         return pa.table(found)
-
-
-def plain_strings(events: pa.Table) -> pa.Table:
-    """The events with dictionaries and views written out: those of two tables cannot be joined."""
-    for position, field in enumerate(events.schema):
-        if pa.types.is_dictionary(field.type) or pa.types.is_string_view(field.type):
-            plain = field.type.value_type if pa.types.is_dictionary(field.type) else pa.string()
-            column = events.column(position).cast(plain)
-            events = events.set_column(position, field.name, column)
-    return events
 
 
 def window_layout(flows: FlowsPlan, plans: Sequence[Any], number: int, window: WindowParameter) -> WindowLayout:

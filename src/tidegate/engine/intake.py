@@ -7,6 +7,7 @@ noted per row, so that this event alone is refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,30 @@ def bind(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
         _merge_valid(valid_mask(column), _rows_without(offsets, None if flat.valid is None else ~flat.valid)),
         _rows_with(offsets, flat.nan),
     )
+
+
+def join_bounds(parts: Sequence[Bound]) -> Bound:
+    """The columns of several tables, bound by themselves, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [len(part.values) if part.offsets is None else len(part.offsets) - 1 for part in parts]
+    starts = np.cumsum([0, *(len(part.values) for part in parts)])
+    shifted = [
+        part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False) if part.offsets is not None
+    ]
+    return Bound(
+        read_only(np.concatenate([part.values for part in parts])),
+        read_only(np.concatenate([*shifted, starts[-1:]])) if shifted else None,
+        _joined_marks([part.valid for part in parts], sizes, True),
+        _joined_marks([part.nan for part in parts], sizes, False),
+    )
+
+
+def _joined_marks(parts: list[Array | None], sizes: list[int], absent: bool) -> Array | None:
+    if all(part is None for part in parts):
+        return None
+    filled = (np.full(size, absent) if part is None else part for part, size in zip(parts, sizes, strict=True))
+    return np.concatenate([*filled])
 
 
 def valid_mask(column: pa.Array) -> Array | None:

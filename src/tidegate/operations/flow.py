@@ -50,6 +50,19 @@ ROOM = -10
 """A step that finds an array full returns this minus the code."""
 
 
+_OWN = "0_"
+
+
+def own_stream(transaction: str) -> str:
+    """The stream of a plain transaction that runs as a graph of its own; no declared stream begins with a digit."""
+    return f"{_OWN}{transaction}"
+
+
+def event_name(stream: str) -> str:
+    """What events call those who are on a stream: its name, or that of the transaction whose own it is."""
+    return stream.removeprefix(_OWN)
+
+
 def stream_array(stream: str, field: str, part: int) -> str:
     """The array that carries a part of a stream's field in generated code."""
     return f"s{len(stream)}_{stream}_{field}_{part}"

@@ -114,7 +114,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
         outcomes = _process(engine, settings, applicant, rows)
         if outcomes.num_rows == 0:
             return
-        yield from outcomes.select([*rows.column_names, *OUTCOME_COLUMNS]).to_batches(max_chunksize=OUTPUT_ROWS)
+        yield from _as_declared(outcomes, rows.schema).to_batches(max_chunksize=OUTPUT_ROWS)
         return
     events = rows.select(needed_columns(plan, settings.order_by, rows.column_names, settings.requests))
     outcomes = _process(engine, settings, applicant, events)
@@ -123,6 +123,24 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
     for name in OUTCOME_COLUMNS:
         rows = rows.append_column(name, outcomes[name])
     yield from rows.to_batches(max_chunksize=OUTPUT_ROWS)
+
+
+def _as_declared(outcomes: pa.Table, declared: pa.Schema) -> pa.Table:
+    """The columns that Spark expects, of its types: events that waited may have come with others."""
+    outcomes = outcomes.select([*declared.names, *OUTCOME_COLUMNS])
+    for position, field in enumerate(declared):
+        column = outcomes.column(position)
+        if column.type == field.type or pa.types.is_null(field.type):
+            continue
+        try:
+            outcomes = outcomes.set_column(position, field.name, column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(
+                f"events: column {field.name!r} has type {field.type} now, and an event that has waited for its atomic "
+                f"batch holds a value in it that does not fit ({error}). The batch is committed; only its outcomes "
+                "cannot be given. Start the query with the type that the column had, until the event has left"
+            ) from error
+    return outcomes
 
 
 def _engine(settings: TaskSettings) -> VersionedEngine:
