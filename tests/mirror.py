@@ -35,19 +35,19 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "compiler/test_slicing.py": ("compiler/run_ahead.py", "compiler/slices.py"),
     "compiler/test_operate.py": ("foundation/memory.py",),
     # Graphs: what the compiler writes for them is seen when they run.
-    "engine/test_flows.py": (
+    "engine/graphs/test_walk.py": (
         "compiler/flow_steps.py",
         "compiler/flows.py",
         "compiler/streams.py",
-        "engine/flow_interpreter.py",
+        "engine/graphs/group_interpreter.py",
         "engine/kernels/flows.py",
         "engine/state/journal.py",
         "workloads/leaderboard.py",
     ),
-    "engine/test_steps.py": ("compiler/flow_traces.py",),
+    "engine/graphs/test_steps.py": ("compiler/flow_traces.py",),
     "engine/test_stages.py": ("compiler/stages.py",),
-    "engine/test_outputs.py": ("engine/flow_store.py", "engine/state/streams.py"),
-    "engine/test_history.py": ("engine/state/history.py",),
+    "engine/graphs/test_outputs.py": ("engine/graphs/store.py", "engine/state/streams.py"),
+    "engine/graphs/test_history.py": ("engine/state/history.py",),
     "engine/kernels/test_windows.py": ("engine/state/windows.py",),
     # The engine, by what its users see of it.
     "engine/test_execute.py": ("engine/arguments.py", "engine/single.py"),

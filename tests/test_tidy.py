@@ -46,11 +46,11 @@ ENGINE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("kernels", "worker_pool", "report"),
     ("state",),
     ("intake",),
-    ("arguments", "arrival", "batch", "loading", "lanes", "steps"),
+    ("arguments", "arrival", "batch", "loading"),
     ("interpreter", "planning", "adaptation"),
-    ("flow_interpreter", "execution"),
-    ("flows", "single"),
-    ("flow_store", "outputs"),
+    ("execution",),
+    ("graphs", "single"),
+    ("stages",),
     ("core",),
 )
 ENGINE_LAYER_OF = {name: height for height, names in enumerate(ENGINE_LAYERS) for name in names}

@@ -30,7 +30,7 @@ from tidegate.durability.once_keys import OnceKeys
 from tidegate.durability.versions import check_keep_versions
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
-from tidegate.engine.flows import FlowRun
+from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.report import BatchReport
 from tidegate.foundation.errors import DefinitionError, InputError
 from tidegate.operations.decision import Strategy, check_strategy
@@ -249,7 +249,7 @@ class Engine:
         with self._turn():
             return self._core.flows.history
 
-    def _flows(self) -> FlowRun:
+    def _flows(self) -> GraphWalk:
         flows = self._core.graphs()
         if not flows.flows.members:
             raise InputError("this engine runs no dataflow; give it one: tg.Engine([tg.dataflow([...])])")

@@ -13,8 +13,9 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
-from tidegate.engine import flows, lanes, stages
-from tidegate.engine.lanes import Pipeline, pieces_of
+from tidegate.engine import stages
+from tidegate.engine.graphs import lanes, walk
+from tidegate.engine.graphs.lanes import Pipeline, pieces_of
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.decision import Strategy
 from tidegate.testing import check_history
@@ -120,8 +121,8 @@ def answers(strategy: Strategy, workers: int, batches: list[pa.Table], program: 
 def many_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Threads change places as often as they can."""
     monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
-    monkeypatch.setattr(flows, "PIECES", 10_000)
-    monkeypatch.setattr(flows, "PIECE_EVENTS", 7)
+    monkeypatch.setattr(walk, "PIECES", 10_000)
+    monkeypatch.setattr(walk, "PIECE_EVENTS", 7)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

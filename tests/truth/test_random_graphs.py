@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 import tidegate as tg
-from tidegate.engine import core, flows, lanes, stages
+from tidegate.engine import core, stages
+from tidegate.engine.graphs import lanes, walk
 from tidegate.engine.state import history, journal, streams, table, windows
 from tidegate.foundation.jit import uncompiled
 
@@ -55,8 +56,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """
     monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
     monkeypatch.setattr(stages, "AROUND_EVENTS", 1)
-    monkeypatch.setattr(flows, "PIECES", 10_000)
-    monkeypatch.setattr(flows, "PIECE_EVENTS", 2)
+    monkeypatch.setattr(walk, "PIECES", 10_000)
+    monkeypatch.setattr(walk, "PIECE_EVENTS", 2)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

@@ -23,7 +23,7 @@ import pytest
 
 from tidegate.compiler.program import build_program
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import StepRecord, pack_steps, unpack_steps
+from tidegate.engine.graphs.steps import StepRecord, pack_steps, unpack_steps
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.plan import Program
 

@@ -148,14 +148,9 @@ class ExecuteBatch:
     """Calls that follow each other in the log, as events that an engine runs in row order."""
 
     events: pa.Table
-    _records: _Calls
 
     def __len__(self) -> int:
         return int(self.events.num_rows)
-
-    def one_by_one(self) -> Iterator[Execute]:
-        """The same calls as records."""
-        return iter(self._records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +220,7 @@ class CommandReader:
                     yield from calls
                 else:
                     self._room = None
-                    yield ExecuteBatch(events, calls)
+                    yield ExecuteBatch(events)
             if standing[record_kernels.UNUSUAL]:
                 yield cursor.take()
 

@@ -63,7 +63,7 @@ from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import pack_steps
+from tidegate.engine.graphs.steps import pack_steps
 from tidegate.foundation.errors import InputError, StateOwned, StorageFailed, StorageUncertain
 from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Bytes, Storage, open_storage

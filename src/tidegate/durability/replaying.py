@@ -25,7 +25,7 @@ from tidegate.durability.log_reading import ExecuteBatch
 from tidegate.durability.once_keys import OnceKeys
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import unpack_steps
+from tidegate.engine.graphs.steps import unpack_steps
 from tidegate.foundation.errors import RecoveryImpossible
 
 

@@ -22,8 +22,11 @@ from tidegate.engine.arguments import argument_columns, key_columns
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job
 from tidegate.engine.execution.runner import Runner
-from tidegate.engine.flow_store import FlowStore, layouts_of, require_same_memory
-from tidegate.engine.flows import FlowRun
+from tidegate.engine.graphs.outputs import output_number, outputs_of, restore_outputs
+from tidegate.engine.graphs.steps import StepRecord, unpack_steps
+from tidegate.engine.graphs.store import GraphStore, layouts_of, require_same_memory
+from tidegate.engine.graphs.waiting import NOTHING_WAITS, Waiting
+from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.intake import (
     Bound,
     bind,
@@ -33,15 +36,12 @@ from tidegate.engine.intake import (
 )
 from tidegate.engine.kernels.strings import first_word, match_names
 from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, mark_all
-from tidegate.engine.outputs import output_number, outputs_of, restore_outputs
 from tidegate.engine.report import BatchReport
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.stages import Stages
 from tidegate.engine.state.columns import key_words, one_piece
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
-from tidegate.engine.steps import StepRecord, unpack_steps
-from tidegate.engine.waiting import NOTHING_WAITS, Waiting
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.foundation.jit import load_program
@@ -108,15 +108,15 @@ class EngineCore:
         self._replayed: _Entered | None = None
         module = load_program(self.plan.source)
         self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
-        self.flows = FlowRun(program, module, dict(self.tables), self.runner.workers, record)
+        self.flows = GraphWalk(program, module, dict(self.tables), self.runner.workers, record)
         self._executor: Executor = Stages(self.plan, self.runner, self.flows, strategy, self.runner.workers)
         self._in_graphs = {member.transaction for member in self.plan.flows.members}
-        self._flow_store: FlowStore | None = None
+        self._flow_store: GraphStore | None = None
         if track_changes and self._in_graphs:
             hidden = layouts_of(self.flows)
             require_same_memory(extra, hidden)
             self.tables |= {layout.name: TableState(layout, self.strings) for layout in hidden}
-            self._flow_store = FlowStore(self.flows, self.tables)
+            self._flow_store = GraphStore(self.flows, self.tables)
         self._single = SingleRun(self.plan, self.tables, self._note_slots if track_changes else None)
         self._use_strings(self.strings)
         offsets, data = string_buffers(pa.array(self.plan.event_names, pa.large_string()))
@@ -416,7 +416,7 @@ class EngineCore:
         self.restore_outputs({})
         return found
 
-    def graphs(self) -> FlowRun:
+    def graphs(self) -> GraphWalk:
         """The dataflow graphs, as they are after the last batch."""
         self._wake_flows()
         return self.flows

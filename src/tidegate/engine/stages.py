@@ -31,7 +31,7 @@ from tidegate.engine.adaptation.fastest import Fastest
 from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.runner import ADAPTIVE_EVENTS_MIN
 from tidegate.engine.execution.workers import Workers
-from tidegate.engine.flows import FlowRun
+from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.operations.decision import Strategy
 from tidegate.operations.plan import ProgramPlan
 
@@ -54,7 +54,7 @@ class Stages:
         self,
         plan: ProgramPlan,
         strategies: Executor,
-        graphs: FlowRun,
+        graphs: GraphWalk,
         strategy: Strategy,
         workers: Workers,
     ) -> None:

@@ -32,8 +32,8 @@ STEP_WORDS, STEP_FLOW, STEP_WHAT, STEP_ROUND, STEP_CAUSE, STEP_STATUS, STEP_EVEN
 """How many words it has; its graph, -1 for a plain transaction; its group, or -1 minus its plain transaction; its
 round, 0 where the graph has no name; the border stream of the round, or the event of the plain transaction; why it
 aborted, 0 if it committed; how many events it took from the border; how many strings it has once it is packed
-(`engine.steps`). The events follow, then for each input stream the number of its tuples and their words. A step that
-aborted is its head and nothing else: nobody runs it again."""
+(`engine.graphs.steps`). The events follow, then for each input stream the number of its tuples and their words. A step
+that aborted is its head and nothing else: nobody runs it again."""
 
 # What a stage does with a stream that leads to another one (`roles` in generated code):
 ALONE, GIVES, TAKES, NOTHING = range(4)

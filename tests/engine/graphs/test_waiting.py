@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tidegate.engine.waiting import Waiting, join  # at once: what is first imported where nothing is compiled, stays so
+from tidegate.engine.graphs.waiting import (  # at once: what is first imported where nothing is compiled, stays so
+    Waiting,
+    join,
+)
 from tidegate.foundation.jit import uncompiled
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.engine.flows import FlowRun
+from tidegate.engine.graphs.waiting import Waiting
+from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.state.history import LONG_AGO
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME, WindowLayout
-from tidegate.engine.waiting import Waiting
 from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.layout import Column, Kind, TableLayout
 
@@ -33,7 +33,7 @@ WAITING = TableLayout("tidegate_waiting", (Column("id", Kind.INT, 0), Column("ev
 _PLACES = ("first", "staged", "next", "boundary", "latest")
 
 
-def layouts_of(flows: FlowRun) -> list[TableLayout]:
+def layouts_of(flows: GraphWalk) -> list[TableLayout]:
     """The tables that hold a program's graphs."""
     found = [NUMBERS, WAITING]
     for window in flows.window_layouts:
@@ -71,10 +71,10 @@ def _field(name: str) -> str:
     return f"of_{name.replace('.', '__')}"
 
 
-class FlowStore:
+class GraphStore:
     """Writes what graphs remember into their tables, and reads it back."""
 
-    def __init__(self, flows: FlowRun, tables: Mapping[str, TableState]) -> None:
+    def __init__(self, flows: GraphWalk, tables: Mapping[str, TableState]) -> None:
         self._flows, self._tables = flows, tables
         self._saved = [np.zeros(len(_PLACES), np.int64) for _ in flows.window_layouts]
         self._saved_states = {name: (0, 0) for name in flows.histories}

@@ -33,17 +33,17 @@ import pyarrow as pa
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.workers import Workers
-from tidegate.engine.flow_interpreter import FlowInterpreter
+from tidegate.engine.graphs.group_interpreter import GroupInterpreter
+from tidegate.engine.graphs.lanes import Lane, Pipeline, history_of, pieces_of
+from tidegate.engine.graphs.steps import StepCodec, StepRecord, misfit
+from tidegate.engine.graphs.waiting import Waiting, join
 from tidegate.engine.interpreter import Interpreter
-from tidegate.engine.lanes import Lane, Pipeline, history_of, pieces_of
 from tidegate.engine.state.history import History
 from tidegate.engine.state.journal import Journal
 from tidegate.engine.state.streams import StreamState, field_array, field_parts, value_array
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
-from tidegate.engine.steps import StepCodec, StepRecord, misfit
-from tidegate.engine.waiting import Waiting, join
 from tidegate.foundation.jit import is_uncompiled
 from tidegate.operations.flow import (
     DONE,
@@ -86,7 +86,7 @@ _IN_ORDER = "dataflow graphs run in their order, group by group"
 _AROUND = f"{_IN_ORDER}, and the strategies run plain transactions that follow each other"
 
 
-class FlowRun:
+class GraphWalk:
     """The dataflow graphs of one engine, with their streams and windows."""
 
     def __init__(
@@ -150,7 +150,7 @@ class FlowRun:
         self._strings = strings
         self._literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
         self._interpreter = Interpreter(self._program, dict(self._tables), strings)
-        self._groups = FlowInterpreter(self._program, self._interpreter, self._tables, strings, self)
+        self._groups = GroupInterpreter(self._program, self._interpreter, self._tables, strings, self)
 
     def string_numbers(self) -> list[Array]:
         """The numbers of all strings that windows, streams and earlier states hold."""

@@ -10,7 +10,7 @@ import pytest
 
 import tidegate as tg
 from tidegate.engine import stages
-from tidegate.engine.lanes import Lane
+from tidegate.engine.graphs.lanes import Lane
 from tidegate.engine.state.history import History
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.flow import RECORD

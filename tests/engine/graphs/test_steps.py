@@ -17,7 +17,7 @@ import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.engine import stages
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import pack_steps, unpack_steps
+from tidegate.engine.graphs.steps import pack_steps, unpack_steps
 from tidegate.foundation.errors import RecoveryImpossible
 from tidegate.foundation.jit import load_program, uncompiled
 
