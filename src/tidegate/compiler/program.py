@@ -187,10 +187,11 @@ def _bindings(
     """Every event column in every role that some transaction gives it."""
     users: dict[Parameter, list[int]] = {}
     writers: dict[Parameter, list[int]] = {}
+    in_graphs = {member.transaction for member in flows.members}
     for number, plan in enumerate(plans):
         for parameter in plan.parameters if entries[number] >= 0 else ():
             users.setdefault(parameter, []).append(entries[number])
-            if parameter.name in plan.written:
+            if parameter.name in plan.written and number not in in_graphs:
                 writers.setdefault(parameter, []).append(entries[number])
     for member in flows.members:
         if member.border:  # an event carries every field of its stream

@@ -213,7 +213,8 @@ class TransactionPlan:
 class Binding:
     """An event column as some transactions use it: as keys of a table, or as values of a kind.
 
-    `users` are the indices of the transactions that need it; `writers` those that may write the row.
+    `users` are the indices of the transactions that need it; `writers` those that may write the row, without those that
+    run in dataflow graphs: graphs note the rows that they wrote in their journals.
     """
 
     parameter: Parameter
