@@ -38,35 +38,13 @@ types: $(STAMPS)/packages ## mypy, strict on src
 	$(BIN)/mypy
 
 smoke: install ## every benchmark once at a small size: verified, no bars
-	$(BIN)/tidegate bench limit --smoke
-	$(BIN)/tidegate bench work --smoke
-	$(BIN)/tidegate bench spark --smoke
-	$(BIN)/tidegate bench spark-logging --smoke
-	$(BIN)/tidegate bench strategies --smoke
-	$(BIN)/tidegate bench scaling --smoke
-	$(BIN)/tidegate bench dynamic --smoke
-	$(BIN)/tidegate bench free --smoke
-	$(BIN)/tidegate bench groups --smoke
-	$(BIN)/tidegate bench graph --smoke
-	$(BIN)/tidegate bench peers --smoke
-	$(BIN)/tidegate bench leaderboard --smoke
-	$(BIN)/tidegate bench triggers --smoke
-	$(BIN)/tidegate bench windows --smoke
-	$(BIN)/tidegate bench stages --smoke
-	$(BIN)/tidegate bench execute --smoke
-	$(BIN)/tidegate bench durable --smoke
-	$(BIN)/tidegate bench logging --smoke
-	$(BIN)/tidegate bench recovery --smoke
-	$(BIN)/tidegate bench checkpoints --smoke
+	$(BIN)/tidegate bench all --smoke
 
 soak: install ## the long tests: kills at random moments, thousands of random programs
 	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 bench: install ## all benchmarks at full size, more than an hour; JSON lines and pictures go to results/
-	@status=0; for name in limit spark spark-logging work scaling free groups graph peers dynamic strategies \
-	    durable logging recovery checkpoints; do \
-	  $(BIN)/tidegate bench $$name $(ARGS) || status=1; \
-	done; exit $$status
+	$(BIN)/tidegate bench all $(ARGS)
 
 format: $(STAMPS)/packages ## rewrite the sources in the project's format
 	$(BIN)/ruff format .

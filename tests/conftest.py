@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
+from . import numba_interfaces
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 hypothesis.settings.register_profile("tidegate", deadline=None)  # a first call may compile
 hypothesis.settings.load_profile("tidegate")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Where Numba changed what Tidegate cannot be imported without, say that, and nothing else."""
+    if hasattr(session.config, "workerinput"):
+        return  # the process that started this one asked
+    found = numba_interfaces.changes()
+    if found:
+        pytest.exit(numba_interfaces.advice(found), returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 @pytest.fixture(scope="session")

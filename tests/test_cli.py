@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidegate.cli import app
+from tidegate.commands.bench import BENCHMARKS
 from tidegate.durability import ownership, stored_rows
 from tidegate.durability.version_info import Owner
 from tidegate.durability.versions import VersionStore
@@ -22,8 +23,7 @@ from .commands.stored import ACCOUNT, SEAT, info, make_state
 COMMANDS = (
     "demo", "explain", "warm", "recover", "state ls", "state served", "state show", "state diff", "state verify",
     "state scrub", "state release", "state adopt", "state rollback", "state backup", "state restore",
-    "bench limit", "bench spark", "bench work", "bench strategies", "bench scaling", "bench dynamic", "bench groups",
-    "bench graph", "bench peers",
+    *(f"bench {benchmark.name}" for benchmark in BENCHMARKS), "bench all",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.benchmarks import durability_plots, harness, spark_logging
+from tidegate.benchmarks import harness, spark_logging, spark_plots
 from tidegate.benchmarks.spark_logging import LOGS, Found, Kept, Sizes, Stream
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.storage import open_storage
@@ -52,7 +52,7 @@ def test_bytes_follow_the_rows_that_change_or_the_events(found: Found) -> None:
 
 
 def test_the_picture_is_drawn(found: Found, tmp_path: Path) -> None:
-    durability_plots.plot_spark_logging([found], tmp_path / "picture.png")
+    spark_plots.plot_spark_logging([found], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 

@@ -1,145 +1,145 @@
-"""A missed bar is exit code 1 and is written down; a smoke run has neither bars nor a file.
-
-What was measured is made up here: the commands get reports of runs that nobody made.
-"""
+"""The table of benchmarks: help, `all`, the Makefile and the README follow from it; what is missing is named first."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import importlib.util
+import inspect
+import os
+import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 from typer.testing import CliRunner, Result
 
-from tidegate.benchmarks import dynamic, free, graph, plots
-from tidegate.benchmarks.grids import Grid, GridReport, Point, PointReport
-from tidegate.benchmarks.harness import Comparison, Experiment, Report, Variant
-from tidegate.benchmarks.strategies import Cell
 from tidegate.cli import app
 from tidegate.commands import bench
-from tidegate.workloads.streaming_ledger import MORPHSTREAM, StreamingLedger
+from tidegate.commands.bench import BENCHMARKS, EXTRAS, Benchmark
 
-Bench = Callable[..., Result]
-
-
-def report_of(declared: Experiment | None = None, **seconds: float) -> Report:
-    """A report in which every variant took so long."""
-    made = Experiment("made-up", "Made up", 1_000, "event", [Variant(name, run=lambda _: None) for name in seconds])
-    found = tuple(Comparison(name, (taken,), 1.0, 1.0, 1.0, None, "a way") for name, taken in seconds.items())
-    return Report(declared or made, found)
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def grid_of(*reports: Report) -> GridReport:
-    """A grid in which the first round and the final of each point came to the same."""
-    points = []
-    for number, report in enumerate(reports):
-        point = Point({"workload": "ledger", "theta": number}, lambda: reports[0].experiment)
-        points.append(PointReport(point, report, report, "adaptive"))
-    return GridReport(Grid("made-up", "Made up", [each.point for each in points], "adaptive"), tuple(points))
+def run_bench(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
 
 
-@pytest.fixture
-def run_bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    """Runs a command in an empty folder; its functions never take any time."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bench, "_pace", lambda console: 1.0)
-
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(app, ["bench", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
-
-    return run
+def each_benchmark() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
 
 
-def bars_in(file: Path) -> list[bool]:
-    """Whether each bar was reached, as the records tell."""
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    return [line["passed"] for line in lines if line["experiment"].endswith("-bar")]
+@each_benchmark()
+def test_what_smoke_sets_are_options_of_the_command_and_smaller_than_usual(benchmark: Benchmark) -> None:
+    options = inspect.signature(benchmark.command).parameters
+    assert {"seed", "smoke", "output"} <= set(options)
+    assert benchmark.smoke and all(small < options[name].default for name, small in benchmark.smoke.items())
 
 
-def check(result: Result, passed: bool) -> None:
-    assert result.exit_code == (0 if passed else 1), result.output
-    assert ("a bar was missed" in result.output) is not passed
+def test_smoke_gives_a_command_its_small_sizes_and_leaves_what_else_was_asked_for() -> None:
+    taken: dict[str, Any] = {}
+    made = Benchmark("made-up", "nothing", lambda **options: taken.update(options), {"rounds": 1})
+    made.run(rounds=9, seed=3, smoke=False)
+    assert taken == {"rounds": 9, "seed": 3, "smoke": False}
+    made.run(rounds=9, seed=3, smoke=True)
+    assert taken == {"rounds": 1, "seed": 3, "smoke": True}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "bars"), [((1.0, 0.9), [True, True]), ((1.0, 1.2), [False, True]), ((1.2, 1.4), [False, False])]
-)
-def test_strategies(
-    run_bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], bars: list[bool]
+def test_help_says_what_each_one_measures() -> None:
+    shown = run_bench("--help").stdout
+    for benchmark in BENCHMARKS:
+        assert re.search(rf"│ {benchmark.name} +{re.escape(benchmark.measures)}", shown), benchmark.name
+    assert "│ all " in shown
+
+
+@each_benchmark()
+def test_a_benchmark_that_draws_needs_the_extra_that_brings_what_draws(benchmark: Benchmark) -> None:
+    draws = "view.draw(" in inspect.getsource(benchmark.command)
+    assert benchmark.extra == ("bench" if draws else None)
+
+
+def test_extras_are_those_of_the_package_and_all_are_installed_for_development() -> None:
+    declared = {name: tuple(Requirement(each).name for each in packages) for name, packages in extras().items()}
+    assert {name: declared[name] for name in EXTRAS} == EXTRAS
+    assert "matplotlib" not in {Requirement(each).name for each in PROJECT["dependencies"]}
+    dev = next(found for found in map(Requirement, extras()["dev"]) if found.name == "tidegate")
+    assert dev.extras == set(extras()) - {"dev"}, "make install installs what the commands of the README need"
+
+
+def extras() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = PROJECT["optional-dependencies"]
+    return found
+
+
+@pytest.mark.parametrize("command", ["strategies", "recovery", "all"])
+def test_a_missing_package_is_named_with_what_to_type_before_anything_is_measured(
+    command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = grid_of(*(report_of(serial=1.0, adaptive=taken) for taken in seconds))
-    monkeypatch.setattr(bench.view, "measure_grid", lambda *arguments, **options: found)
-    result = run_bench("strategies")
-    check(result, all(bars))
-    assert bars_in(Path("results/strategies.jsonl")) == bars and Path("results/strategies.png").exists()
-    assert "≥ 0.95" in result.output and "≥ 0.75" in result.output
+    def nothing(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("something ran")
+
+    monkeypatch.setitem(EXTRAS, "bench", ("a_package_that_nobody_has",))
+    monkeypatch.setattr(bench.subprocess, "run", nothing)
+    monkeypatch.setattr(bench.strategies.view, "measure_grid", nothing)
+    monkeypatch.setattr(bench.durability.view, "measure", nothing)
+    result = run_bench(command, "--smoke")
+    assert result.exit_code == 1
+    assert "error: `tidegate bench" in result.output and "pip install 'tidegate[bench]'" in result.output
+    assert "needs a_package_that_nobody_has, which is not installed" in result.output
 
 
-@pytest.mark.parametrize(("adaptive", "passed"), [(0.9, True), (1.0, False), (1.1, False)])
-def test_dynamic(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, adaptive: float, passed: bool) -> None:
-    found = grid_of(report_of(serial=1.0, adaptive=adaptive))
-    monkeypatch.setattr(bench.view, "measure_grid", lambda *arguments, **options: found)
-    monkeypatch.setattr(dynamic, "render_stretches", lambda stream, rounds: "stretch by stretch")
-    monkeypatch.setattr(plots, "plot_dynamic", lambda *arguments: None)
-    check(run_bench("dynamic", "--batches", "1"), passed)
-    assert bars_in(Path("results/dynamic.jsonl")) == [passed]
+def test_a_benchmark_without_pictures_runs_where_nothing_draws(tmp_path: Path) -> None:
+    """In a Python that has no matplotlib: pictures are asked for, and answered with what to type."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['matplotlib'] = None\n")
+    paths = [str(tmp_path), str(ROOT / "src")]
+    environment = {**os.environ, "PYTHONPATH": ":".join(paths), "COLUMNS": "200", "NO_COLOR": "1"}
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tidegate", "bench", name, "--smoke"]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    drawing, plain = run("groups"), run("windows")
+    assert plain.returncode == 0, plain.stderr
+    assert drawing.returncode == 1 and "pip install 'tidegate[bench]'" in drawing.stderr
+    assert "Traceback" not in drawing.stderr
 
 
-@pytest.mark.parametrize(("adaptive", "passed"), [(0.9, True), (1.0, False), (1.1, False)])
-def test_groups(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, adaptive: float, passed: bool) -> None:
-    found = grid_of(report_of(serial=1.5, lock=1.0, adaptive=adaptive))
-    monkeypatch.setattr(bench.view, "measure_grid", lambda *arguments, **options: found)
-    result = run_bench("groups")
-    check(result, passed)
-    assert bars_in(Path("results/groups.jsonl")) == [passed] and Path("results/groups.png").exists()
-    assert "adaptive (a way) beside lock" in result.output
+def test_all_runs_every_one_and_ends_with_one_if_any_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 3 if "free" in command and "--smoke" not in command else 0)
+
+    monkeypatch.setattr(bench.subprocess, "run", run)
+    result = run_bench("all", "--seed", "5")
+    assert result.exit_code == 1 and "1 of 20 failed or missed a bar: free (exit code 3)" in result.output
+    assert [command[3:] for command in ran] == [["bench", each.name, "--seed", "5"] for each in BENCHMARKS]
+    ran.clear()
+    result = run_bench("all", "--smoke")
+    assert result.exit_code == 0 and "all 20 benchmarks ended well" in result.output
+    assert all(command[-1] == "--smoke" for command in ran) and len(ran) == len(BENCHMARKS)
 
 
-@pytest.mark.parametrize(("adaptive", "passed"), [(1.0, True), (1.1, False)])
-def test_free(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, adaptive: float, passed: bool) -> None:
-    def measured(cell: Cell, **options: Any) -> free.Found:
-        return free.Found("a ledger", cell.make(1.0), 10, 1.0, adaptive)
-
-    monkeypatch.setattr(free, "measure", measured)
-    result = run_bench("free")
-    check(result, passed)
-    told = [json.loads(line) for line in Path("results/free.jsonl").read_text().splitlines()]
-    assert len(told) == 12 and all(line["passed"] is passed for line in told)
-    assert "≥ 0.95" in result.output
+def test_the_makefile_runs_all_of_them() -> None:
+    text = (ROOT / "Makefile").read_text()
+    assert re.search(r"^smoke: install ##.*\n\t\$\(BIN\)/tidegate bench all --smoke\n\n", text, re.MULTILINE)
+    assert re.search(r"^bench: install ##.*\n\t\$\(BIN\)/tidegate bench all \$\(ARGS\)\n\n", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("operations", "size", "passed"), [(200, 100, True), (50, 100, False), (200, 300, False)])
-def test_graph(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, operations: int, size: int, passed: bool) -> None:
-    def constructions(**settings: Any) -> list[graph.Construction]:
-        made = graph.Construction(StreamingLedger(MORPHSTREAM))
-        made.built = [graph.Built(1e-5, operations, operations * size)]
-        return [made]
-
-    monkeypatch.setattr(graph, "constructions", constructions)
-    monkeypatch.setattr(bench.view, "measure", lambda declared, console: None)
-    result = run_bench("graph")
-    check(result, passed)
-    assert json.loads(Path("results/graph.jsonl").read_text())["passed"] is passed
-    assert "≥ 10,000,000" in result.output and "≤ 200" in result.output
+def test_the_readme_names_all_of_them_and_which_draw() -> None:
+    text = (ROOT / "README.md").read_text()
+    named = re.findall(r"^tidegate bench ([\w-]+)", text, re.MULTILINE)
+    assert sorted(set(named) - {"all"}) == sorted(each.name for each in BENCHMARKS)
+    told = re.search(r"((?:`[\w-]+`(?:, | and )?)+) draw\s+pictures", text)
+    assert told and set(re.findall(r"`([\w-]+)`", told[1])) == {each.name for each in BENCHMARKS if each.extra}
 
 
-@pytest.mark.parametrize(("seconds", "passed"), [(0.01, True), (1.0, False)])
-def test_peers(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float, passed: bool) -> None:
-    monkeypatch.setattr(bench.view, "measure", lambda declared, console: report_of(declared, adaptive=seconds))
-    result = run_bench("peers")
-    check(result, passed)
-    told = [json.loads(line) for line in Path("results/peers.jsonl").read_text().splitlines()]
-    assert [line["passed"] for line in told] == [passed, passed, None, passed]
-    shown = " ".join(result.output.split())
-    assert "MorphStream's released code, measured on the development machine" in shown
-
-
-@pytest.mark.parametrize("command", ["free", "groups", "graph", "peers"])
-def test_a_smoke_run_verifies_and_has_neither_bars_nor_a_file(run_bench: Bench, command: str) -> None:
-    options = ["--strategies", "ns-operation-eager,lock"] if command == "groups" else []
-    result = run_bench(command, "--smoke", *options)
-    check(result, passed=True)
-    assert "verified" in result.output and "✓" not in result.output and "✗" not in result.output
-    assert not Path("results").exists()
+def test_pictures_of_durability_need_no_spark() -> None:
+    code = "import sys; import tidegate.benchmarks.durability_plots; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    assert importlib.util.find_spec("pyspark") is not None

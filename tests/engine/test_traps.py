@@ -1,7 +1,8 @@
 """The traps that a correct engine must handle, one test each, by name, on every strategy.
 
 Each test says what a plausible engine gets wrong. The programs run compiled; the same tests run the
-interpreted transactions too, for those must fall into no trap either.
+interpreted transactions too, for those must fall into no trap either. Once: whatever the strategy, they run serially
+(`test_strategies.py`).
 """
 
 from __future__ import annotations
@@ -130,15 +131,14 @@ def move(car: Position, speed: float) -> float:
 Start = Callable[..., Any]
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
-def compiled(request: pytest.FixtureRequest) -> bool:
-    return request.param == "compiled"
+INTERPRETED = ("interpreted", 2)
 
 
-@pytest.fixture(params=CONFIGURATIONS, ids=lambda pair: f"{pair[0]}-{pair[1]}")
-def start(request: pytest.FixtureRequest, compiled: bool) -> Start:
+@pytest.fixture(params=[*CONFIGURATIONS, INTERPRETED], ids=lambda pair: f"{pair[0]}-{pair[1]}")
+def start(request: pytest.FixtureRequest) -> Start:
     """start(functions..., rows={id: balance}) gives an engine that runs them."""
-    strategy, workers = request.param
+    strategy, workers = ("lock", 2) if request.param == INTERPRETED else request.param
+    compiled = request.param != INTERPRETED
 
     def make(*functions: types.FunctionType, rows: dict[int, int] | None = None) -> Any:
         transactions = [tg.transaction(compiled=compiled)(function) for function in functions]

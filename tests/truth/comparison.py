@@ -96,33 +96,37 @@ def imported(source: str) -> Iterator[types.ModuleType]:
         del sys.modules[name], linecache.cache[filename]
 
 
-def check(case: Case, configuration: Configuration, expected: Expected, choices: Choices) -> None:
-    """Raises Mismatch where the engine differs from what is expected."""
-    program = case.program
-    with imported(program.interpreted if configuration.interpreted else program.source) as module:
-        transactions = [getattr(module, spec.name) for spec in program.transactions]
-        if configuration.batching in ("reopened", "repeated"):
-            directory = f"memory://{module.__name__}"  # a disk would be asked to sync thousands of times
-            run = _run_reopened if configuration.batching == "reopened" else _run_repeated
-            try:
-                run(case, transactions, module, directory, expected, choices)
-            finally:
-                fsspec.filesystem("memory").rm(module.__name__, recursive=True)
-            return
-        engine = tg.Engine(transactions, strategy=configuration.strategy, workers=configuration.workers)
-        tables = used_tables(program)
-        for number, batch in enumerate(case.batches):
-            load_all(engine, module, tables, batch, choices)
-            wanted = expected.outcomes[number]
-            if configuration.batching == "same":
-                _run(engine, case, batch, wanted, choices)
+def check(case: Case, module: Any, configuration: Configuration, expected: Expected, choices: Choices) -> int:
+    """Raises Mismatch where the engine that runs the program in a module differs from what is expected.
+
+    Returns how many batches ran on several workers because the adaptive strategy chose so.
+    """
+    program, shared = case.program, 0
+    transactions = [getattr(module, spec.name) for spec in program.transactions]
+    if configuration.batching in ("reopened", "repeated"):
+        folder = f"{module.__name__}_{configuration.batching}"
+        run = _run_reopened if configuration.batching == "reopened" else _run_repeated
+        try:  # in memory: a disk would be asked to sync thousands of times
+            run(case, transactions, module, f"memory://{folder}", expected, choices)
+        finally:
+            fsspec.filesystem("memory").rm(folder, recursive=True)
+        return 0
+    engine = tg.Engine(transactions, strategy=configuration.strategy, workers=configuration.workers)
+    tables = used_tables(program)
+    for number, batch in enumerate(case.batches):
+        load_all(engine, module, tables, batch, choices)
+        wanted = expected.outcomes[number]
+        if configuration.batching == "same":
+            _run(engine, case, batch, wanted, choices)
+            shared += configuration.strategy == "adaptive" and engine.last_batch.workers > 1
+        else:
+            ordered, outcomes = in_order(batch, wanted)
+            if configuration.batching == "execute":
+                _execute_each(engine, module, program, ordered, outcomes)
             else:
-                ordered, outcomes = in_order(batch, wanted)
-                if configuration.batching == "execute":
-                    _execute_each(engine, module, program, ordered, outcomes)
-                else:
-                    _run_cuts(engine, case, ordered, outcomes, choices)
-            compare_tables(lambda table: engine.scan(getattr(module, table)), tables, expected.tables[number])
+                _run_cuts(engine, case, ordered, outcomes, choices)
+        compare_tables(lambda table: engine.scan(getattr(module, table)), tables, expected.tables[number])
+    return shared
 
 
 def _run_reopened(

@@ -5,6 +5,11 @@ that transactions meet on the same rows (rarely from a wide one, so that tables 
 pools hold the nasty ones as well (both ends of 64 bits, minus zero, infinities, empty strings, strings
 with a zero byte). Bad events are rare but present: null and NaN keys, null parameters, unknown and null
 names, a null where the order is read from.
+
+    small    programs that compile in a second
+    usual    batches of up to 40 events, rarely 100: most of what can go wrong does so among few
+    large    batches of hundreds, several in a row, mostly over many keys and without extreme values: where it pays
+             to share the work, so that the adaptive strategy does
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from .choices import Choices
 from .random_programs import ColumnSpec, Program, random_program
@@ -41,6 +46,7 @@ EDGES: dict[str, list[Any]] = {
     "str": ["a\0b", "\U0001f600", " "],
 }
 Event = dict[str, Any]
+Size = Literal["small", "usual", "large"]
 
 
 @dataclass(frozen=True)
@@ -60,25 +66,27 @@ class Case:
     batches: list[Batch] = field(default_factory=list)
     has_transaction_column: bool = True
     order: str | None = None
-    small: bool = False
+    size: Size = "usual"
     drawn: Sequence[int] = ()
 
 
-def random_case(choices: Choices, small: bool = False) -> Case:
-    program = random_program(choices, small)
-    case = Case(program, small=small)
+def random_case(choices: Choices, size: Size = "usual") -> Case:
+    large = size == "large"
+    program = random_program(choices, small=size == "small", calm=large)
+    case = Case(program, size=size)
     single = len(program.transactions) == 1
     case.has_transaction_column = not (single and choices.chance(50))
-    wide = choices.chance(12)
+    wide = choices.chance(75 if large else 12)
     pools = {
         kind: [keys[0], *(WIDE.get(kind, keys) if wide else (choices.pick(keys) for _ in range(choices.between(0, 5))))]
         for kind, keys in KEYS.items()
     }
     case.order = choices.weighted([(6, None), (4, "int"), (1, "float"), (1, "str")])
-    for number in range(choices.weighted([(3, 1), (3, 2), (2, 3)])):
+    sizes = [(1, 1), (4, 8), (4, 20), (3, 40), (1, 0), (3 if wide else 0, 100)]
+    for number in range(choices.weighted([(2, 2), (2, 4)] if large else [(3, 1), (3, 2), (2, 3)])):
         loads = _loads(choices, program, pools) if number == 0 or choices.chance(15) else {}
-        size = choices.weighted([(1, 1), (4, 8), (4, 20), (3, 40), (1, 0), (3 if wide else 0, 100)])
-        events = [_event(choices, case, pools) for _ in range(size)]
+        count = choices.weighted([(1, 100), (2, 200), (2, 300)] if large else sizes)
+        events = [_event(choices, case, pools) for _ in range(count)]
         case.batches.append(Batch(events, "ts" if case.order else None, loads))
     case.drawn = choices.drawn
     return case

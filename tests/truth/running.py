@@ -10,11 +10,11 @@ import pytest
 
 from ..strategies import COMBINATIONS
 from .choices import Choices, shrink
-from .comparison import Configuration, Mismatch, check, expectation, explain
-from .random_events import Case, random_case
+from .comparison import Configuration, Mismatch, check, expectation, explain, imported
+from .random_events import Case, Size, random_case
 
-COMPILED, UNCOMPILED = 80, 1_200
-SOAK_COMPILED, SOAK_UNCOMPILED = 500, 10_000
+COMPILED, UNCOMPILED, LARGE = 80, 1_200, 120
+SOAK_COMPILED, SOAK_UNCOMPILED, SOAK_LARGE = 500, 10_000, 2_000
 FIRST_COMPILED_SEED, FIRST_SOAK_SEED = 1_000_000, 2_000_000
 
 SERIAL = [Configuration(), Configuration(batching="cuts")]
@@ -49,14 +49,24 @@ def everything_in_turn(seed: int) -> list[Configuration]:
     return [*SERIAL, *SAME[seed % 6 :: 6], *CUTS[seed % 6 :: 6], *EXECUTE, *KEPT, *INTERPRETED]
 
 
-def compare(case: Case, configurations: Sequence[Configuration]) -> None:
-    expected = expectation(case)
-    for configuration in configurations:
-        try:
-            check(case, configuration, expected, Choices(len(case.drawn)))
-        except Exception as error:
-            error.add_note(f"with {configuration}")
-            raise
+def adaptive_in_turn(seed: int) -> list[Configuration]:
+    """The adaptive strategy with some workers, and one fixed strategy."""
+    return [Configuration("adaptive", (2, 3, 8)[seed % 3]), SAME[seed * 7 % len(SAME)]]
+
+
+def compare(case: Case, configurations: Sequence[Configuration]) -> int:
+    """Returns how many batches ran on several workers because the adaptive strategy chose so."""
+    expected, shared = expectation(case), 0
+    for interpreted, source in ((False, case.program.source), (True, case.program.interpreted)):
+        chosen = [each for each in configurations if each.interpreted == interpreted]
+        with imported(source) if chosen else contextlib.nullcontext() as module:  # declaring takes longer than running
+            for configuration in chosen:
+                try:
+                    shared += check(case, module, configuration, expected, Choices(len(case.drawn)))
+                except Exception as error:
+                    error.add_note(f"with {configuration}")
+                    raise
+    return shared
 
 
 def failure_of(case: Case, configurations: Sequence[Configuration]) -> Exception | None:
@@ -71,7 +81,7 @@ def report(seed: int, case: Case, error: Exception, configurations: Sequence[Con
     """The failure of a seed, as small as it could be made in the given time."""
 
     def again(drawn: Sequence[int]) -> Case:
-        return random_case(Choices(replay=drawn), small=case.small)
+        return random_case(Choices(replay=drawn), case.size)
 
     def fails(drawn: Sequence[int]) -> bool:
         with contextlib.suppress(RecursionError):
@@ -84,15 +94,24 @@ def report(seed: int, case: Case, error: Exception, configurations: Sequence[Con
     return f"seed {seed}: {type(final).__name__} {notes}\n{final}\n\n{explain(shrunk)}"
 
 
-def run_seeds(seeds: range, configure: Configure, *, small: bool = False, seconds: float = 30.0) -> int:
-    """Compares each seed's case; fails with a report on the first that differs."""
+def run_seeds(
+    seeds: range, configure: Configure, record: Record, what: str, *, size: Size = "usual", seconds: float = 30.0
+) -> int:
+    """Compares each seed's case, and records how many; fails with a report on the first that differs.
+
+    Returns how many batches ran on several workers because the adaptive strategy chose so.
+    """
+    shared = 0
     for seed in seeds:
-        case = random_case(Choices(seed), small=small)
-        error = failure_of(case, configure(seed))
-        if error is not None:
+        case = random_case(Choices(seed), size)
+        try:
+            shared += compare(case, configure(seed))
+        except Exception as error:
             text = report(seed, case, error, configure(seed), seconds)
             pytest.fail(text, pytrace=not isinstance(error, Mismatch))
-    return len(seeds)
+    record(f"compared {what}", len(seeds))
+    record("compared batches on several workers by adaptive's own choice", shared)
+    return shared
 
 
 def chunks(first: int, count: int, size: int) -> list[range]:

@@ -34,7 +34,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("seeds", chunks(FIRST_COMPILED_SEED, COMPILED, 5), ids=name_of)
 def test_compiled_programs_equal_the_plain_functions(seeds: range, record_property: Record) -> None:
-    record_property("compared programs compiled", run_seeds(seeds, some_compiled, small=True))
+    run_seeds(seeds, some_compiled, record_property, "programs compiled", size="small")
 
 
 @pytest.mark.soak
@@ -42,4 +42,4 @@ def test_compiled_programs_equal_the_plain_functions(seeds: range, record_proper
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("seeds", chunks(FIRST_SOAK_SEED, SOAK_COMPILED, 50), ids=name_of)
 def test_compiled_programs_equal_the_plain_functions_for_an_hour(seeds: range, record_property: Record) -> None:
-    record_property("compared programs compiled", run_seeds(seeds, everything_in_turn, seconds=120.0))
+    run_seeds(seeds, everything_in_turn, record_property, "programs compiled", seconds=120.0)

@@ -32,7 +32,7 @@ def run_programs(seeds: range, small: bool = False) -> int:
     """Compares each seed's program; returns how often engines were opened."""
     opened = 0
     for seed in seeds:
-        case = random_case(Choices(seed), small)
+        case = random_case(Choices(seed), "small" if small else "usual")
         try:
             opened += check_logged(case, seed)
         except Exception as error:

@@ -11,16 +11,24 @@ A failure prints the seed, what differed, and a program made as small as possibl
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from tidegate.engine import core
+from tidegate.engine.adaptation.probing import Probe, Prober
+from tidegate.engine.execution.workers import processors
 from tidegate.foundation.jit import uncompiled
 
 from .running import (
     FIRST_SOAK_SEED,
+    LARGE,
+    SOAK_LARGE,
     SOAK_UNCOMPILED,
     UNCOMPILED,
     Record,
+    adaptive_in_turn,
     chunks,
     everything_in_turn,
     name_of,
@@ -37,7 +45,32 @@ def test_generated_code_equals_the_plain_functions(
         monkeypatch.setattr(core, "STRINGS_KEPT", -(10**9))
         monkeypatch.setattr(core, "LOAD_ROWS", 2)
     with uncompiled():
-        record_property("compared programs uncompiled", run_seeds(seeds, some_in_turn))
+        run_seeds(seeds, some_in_turn, record_property, "programs uncompiled")
+
+
+def as_if_functions_took(monkeypatch: pytest.MonkeyPatch, least_ns: float) -> None:
+    """Let the adaptive strategy find that functions take at least so long, whatever the clock says."""
+    probe = Prober.probe
+
+    def slower(prober: Prober, run: Callable[[int, int], int], events: int) -> Probe:
+        found = probe(prober, run, events)
+        return replace(found, cost_ns=max(found.cost_ns, least_ns))
+
+    monkeypatch.setattr(Prober, "probe", slower)
+
+
+@pytest.mark.parametrize("seeds", chunks(0, LARGE, 10), ids=name_of)
+def test_so_it_does_in_batches_that_adaptive_shares_among_workers(
+    seeds: range, record_property: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it finds functions to cost, and as if they cost so much that it shares what can be shared."""
+    expensive = seeds.start // 10 % 2 == 1
+    if expensive:
+        as_if_functions_took(monkeypatch, 200_000.0)
+    with uncompiled():
+        shared = run_seeds(seeds, adaptive_in_turn, record_property, "programs with large batches", size="large")
+    if expensive and len(seeds) > 1 and processors() > 1:
+        assert shared, "no batch met what it is there for"
 
 
 @pytest.mark.soak
@@ -45,4 +78,13 @@ def test_generated_code_equals_the_plain_functions(
 @pytest.mark.parametrize("seeds", chunks(FIRST_SOAK_SEED, SOAK_UNCOMPILED, 1000), ids=name_of)
 def test_generated_code_equals_the_plain_functions_for_an_hour(seeds: range, record_property: Record) -> None:
     with uncompiled():
-        record_property("compared programs uncompiled", run_seeds(seeds, everything_in_turn, seconds=120.0))
+        run_seeds(seeds, everything_in_turn, record_property, "programs uncompiled", seconds=120.0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seeds", chunks(FIRST_SOAK_SEED, SOAK_LARGE, 200), ids=name_of)
+def test_so_it_does_in_large_batches_for_an_hour(seeds: range, record_property: Record) -> None:
+    with uncompiled():
+        what = "programs with large batches"
+        run_seeds(seeds, adaptive_in_turn, record_property, what, size="large", seconds=120.0)

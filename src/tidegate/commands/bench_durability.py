@@ -15,11 +15,8 @@ import typer
 from rich.console import Console
 
 from tidegate.commands import bench_view as view
+from tidegate.commands.bench_options import Output, Rounds, Seed, Smoke
 
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds that count; one more runs first to warm up.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same events.")]
-Smoke = Annotated[bool, typer.Option("--smoke", help="Small sizes, no bars, no file: does it work at all?")]
-Output = Annotated[Path | None, typer.Option(help="Where JSON lines are added.", show_default="results/…")]
 Folder = Annotated[
     Path | None,
     typer.Option(help="Where state is kept meanwhile: the disk that is measured.", show_default="a temporary one"),
@@ -45,9 +42,7 @@ def durable(
     from tidegate.benchmarks import durable as experiments
 
     console, file = Console(), view.file_for(output, "durable", smoke)
-    bar: float | None = experiments.ONE_BAR
-    if smoke:
-        calls, batches, events, rounds, bar = 32, 2, 200, 1, None
+    bar = None if smoke else experiments.ONE_BAR
     with _folder(folder) as place:
         declared = experiments.execute_experiment(place, calls=calls, seed=seed, rounds=rounds, bar=bar)
         calling = view.measure(declared, console)
@@ -79,9 +74,7 @@ def logging(
     from tidegate.benchmarks import logging_cost as experiments
 
     console, file = Console(), view.file_for(output, "logging", smoke)
-    lengths = experiments.LENGTHS
-    if smoke:
-        tuples, clients, rounds, lengths = 10, 2, 1, (1, 2)
+    lengths = (1, 2) if smoke else experiments.LENGTHS
     passed, reports = [], {}
     with _folder(folder) as place:
         for length in lengths:
@@ -118,7 +111,7 @@ def recovery(
     console, file = Console(), view.file_for(output, "recovery", smoke)
     lengths, pieces, batch_events = experiments.LENGTHS, 5, 10_000
     if smoke:
-        tuples, transactions, rows, rounds, lengths, pieces, batch_events = 20, 200, 2_000, 1, (1, 2), 2, 50
+        lengths, pieces, batch_events = (1, 2), 2, 50
     with _folder(folder) as place:
         declared = experiments.experiment(place, lengths=lengths, tuples=tuples, seed=seed, rounds=rounds)
         chains = view.measure(declared, console)
@@ -158,9 +151,9 @@ def checkpoints(
     sizes = experiments.Sizes(rows, rounds=rounds, seed=seed)
     kept_sizes = experiments.KeptSizes(many=kept, rounds=rounds, seed=seed)
     kinds: tuple[str, ...] = experiments.KINDS
-    if smoke:  # as many rows as it takes to be due for a checkpoint
-        sizes = experiments.Sizes(4_400_000, batch_events=100, batches=5, rounds=1, seed=seed)
-        kept_sizes = experiments.KeptSizes(5, 50, rows=100, batch_events=10, batches=2, rounds=1, seed=seed)
+    if smoke:
+        sizes = experiments.Sizes(rows, batch_events=100, batches=5, rounds=rounds, seed=seed)
+        kept_sizes = experiments.KeptSizes(5, kept, rows=100, batch_events=10, batches=2, rounds=rounds, seed=seed)
         kinds = (experiments.NONE, experiments.WHOLE)
     with _folder(folder) as place:
         state = experiments.LargeState(sizes, place / "large")

@@ -5,18 +5,13 @@ The first two compare the engine's own triggers with a client that calls one pro
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from tidegate.commands import bench_view as view
-
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds that count; one more runs first to warm up.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same events.")]
-Smoke = Annotated[bool, typer.Option("--smoke", help="Small sizes, no bars, no file: does it work at all?")]
-Output = Annotated[Path | None, typer.Option(help="Where JSON lines are added.", show_default="results/…")]
+from tidegate.commands.bench_options import Output, Rounds, Seed, Smoke
 
 
 def leaderboard(
@@ -39,9 +34,7 @@ def leaderboard(
     from tidegate.workloads.leaderboard import FAST, PAPER
 
     console, file = Console(), view.file_for(output, "leaderboard", smoke)
-    bar: float | None = experiments.BAR
-    if smoke:
-        votes, rounds, bar = 300, 1, None
+    bar = None if smoke else experiments.BAR
     passed, reports = [], []
     for settings in (PAPER, FAST):
         declared = experiments.experiment(replace(settings, seed=seed), votes=votes, rounds=rounds, bar=bar)
@@ -68,9 +61,7 @@ def triggers(
     from tidegate.benchmarks import triggers as experiments
 
     console, file = Console(), view.file_for(output, "triggers", smoke)
-    lengths = experiments.LENGTHS
-    if smoke:
-        batches, rounds, lengths = 50, 1, (1, 2)
+    lengths = (1, 2) if smoke else experiments.LENGTHS
     passed, reports = [], {}
     for length in lengths:
         bar = experiments.BAR if length == max(lengths) and not smoke else None
@@ -94,10 +85,8 @@ def windows(
     """
     from tidegate.benchmarks import windows as experiments
 
-    bar: float | None = experiments.BAR
-    sizes = (experiments.SMALL, experiments.LARGE)
-    if smoke:
-        inserts, rounds, bar, sizes = 500, 1, None, (10, 100)
+    bar = None if smoke else experiments.BAR
+    sizes = (10, 100) if smoke else (experiments.SMALL, experiments.LARGE)
     declared = experiments.experiment(sizes, inserts=inserts, seed=seed, rounds=rounds, bar=bar)
     view.finish([view.run(declared, view.file_for(output, "windows", smoke))])
 
@@ -120,8 +109,6 @@ def stages(
     from tidegate.foundation.processors import processors
     from tidegate.workloads.cost import calibrate
 
-    if smoke:
-        events, cost, rounds = 300, 0.1, 1
     declared = experiments.experiment(
         steps,
         events=events,
@@ -149,8 +136,6 @@ def execute(
     from tidegate.benchmarks import execute as experiments
 
     console, file = Console(), view.file_for(output, "execute", smoke)
-    if smoke:
-        requests, votes, rounds = 100, 20, 1
     declared = experiments.experiment(requests=requests, votes=votes, seed=seed, rounds=rounds)
     report = view.measure(declared, console)
     view.show(report, console, file)

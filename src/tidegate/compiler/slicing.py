@@ -44,7 +44,8 @@ class Piece:
     `path` are the tests around it with the branch taken. It `fails` if it can abort the transaction and
     `exits` if it always does. It is `endless` if it holds a loop whose rounds nothing limits (while), and
     `bounds` are the expressions that limit the rounds of its other loops, constants and lengths of lists
-    left out.
+    left out. It `returns` if what follows it may not be reached because of a return, and `gives_result` if that
+    may return a value.
     """
 
     position: int
@@ -60,24 +61,19 @@ class Piece:
     exits: bool = False
     endless: bool = False
     bounds: list[ast.expr] = field(default_factory=list)
+    returns: bool = field(init=False)
+    gives_result: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = [] if self.is_test else [node.value for node in ast.walk(self.node) if isinstance(node, ast.Return)]
+        self.returns = bool(found)
+        nothing = [value is None or (isinstance(value, ast.Constant) and value.value is None) for value in found]
+        self.gives_result = not all(nothing)
 
     @property
     def is_test(self) -> bool:
         """Whether this is the test of an `if`, and not the statement."""
         return isinstance(self.node, ast.If)
-
-    @property
-    def returns(self) -> bool:
-        """Whether what follows it may not be reached because of a return."""
-        return not self.is_test and any(isinstance(node, ast.Return) for node in ast.walk(self.node))
-
-    @property
-    def gives_result(self) -> bool:
-        """Whether it may return a value."""
-        if self.is_test:
-            return False
-        values = [node.value for node in ast.walk(self.node) if isinstance(node, ast.Return)]
-        return any(value and not (isinstance(value, ast.Constant) and value.value is None) for value in values)
 
     @property
     def written_rows(self) -> set[str]:
@@ -144,6 +140,10 @@ class Slicing:
         self.written = written
         self.parts: list[Part] = []
         self.joined: list[str] = []
+        self._before = [
+            [other for other in pieces[: piece.position] if not exclude_each_other(other, piece)] for piece in pieces
+        ]
+        """For each piece those that may have been executed before it in the same transaction."""
 
     def split(self) -> list[Part]:
         """The slices, each with at least one row that no other one writes."""
@@ -216,16 +216,12 @@ class Slicing:
                     joined.append(f"line {piece.line} {why}")
             pending |= needed - part.held
 
-    def _before(self, piece: Piece) -> Iterator[Piece]:
-        """The pieces that may have been executed before a piece in the same transaction."""
-        return (other for other in self.pieces[: piece.position] if not exclude_each_other(other, piece))
-
     def _control(self, piece: Piece) -> Iterator[int]:
         """What decides whether a piece is executed, checks aside."""
         yield from (position for position, _ in piece.path)
-        yield from (other.position for other in self._before(piece) if other.returns)
+        yield from (other.position for other in self._before[piece.position] if other.returns)
         if piece.bounds or piece.endless:
-            yield from (other.position for other in self._before(piece) if other.fails)
+            yield from (other.position for other in self._before[piece.position] if other.fails)
 
     def _data(self, piece: Piece) -> Iterator[int]:
         """The assignments to the variables that a piece uses.
@@ -233,7 +229,7 @@ class Slicing:
         Where one branch assigns and the other aborts, the abort belongs to it: else the variable would be
         unassigned in this slice where it is not in the whole.
         """
-        before = list(self._before(piece))
+        before = self._before[piece.position]
         for other in before:
             if other.assigns & piece.uses:
                 yield other.position
@@ -243,7 +239,7 @@ class Slicing:
         """The rows of other slices whose writes a piece contains or reads, with the reason."""
         for row in sorted(piece.written_rows - own):
             yield row, f"writes {row} together with {', '.join(sorted(own)) or 'others'}"
-        earlier = {written for other in self._before(piece) for written in other.writes}
+        earlier = {written for other in self._before[piece.position] for written in other.writes}
         for row, name in sorted(piece.reads & earlier):
             if row not in own and row not in piece.written_rows:
                 yield row, f"reads {row}.{name}, which the transaction may have assigned before"

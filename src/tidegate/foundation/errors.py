@@ -11,6 +11,7 @@
       StateDiverged         the state is not the one that its query, or its own history, says it must be
       StateOwned            another running query owns this state; names it
       OutcomeOverdue        no outcome of a request in the time given; names the request and the state
+      PackageMissing        an optional dependency is not installed; names it and what to type
 
 A message says where it happened, what was required, what was got and what to do next. The
 errors hold nothing but that text, so they pickle and cross Spark unharmed.
@@ -62,3 +63,7 @@ class StateOwned(TidegateError):
 
 class OutcomeOverdue(TidegateError, TimeoutError):
     """A request has no outcome yet; it may get one later."""
+
+
+class PackageMissing(TidegateError, ImportError):
+    """What was asked for needs an optional dependency that is not installed."""
