@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import tidegate as tg
+from tidegate import testing
 
 from .strategies import STRATEGIES
 
@@ -104,13 +106,74 @@ def test_workers_must_be_positive(workers: int) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "table", "transaction", "require", "abort", "delete", "Abort", "Engine", "Outcome", "TidegateError",
-        "DefinitionError", "InputError", "LimitExceeded", "StorageCorrupted", "RecoveryImpossible", "StateOwned",
+        "table", "transaction", "require", "abort", "exists", "delete", "Abort", "Engine", "Outcome", "Decision",
+        "Transaction", "BatchReport", "TidegateError", "DefinitionError", "InputError", "LimitExceeded",
+        "StorageCorrupted", "RecoveryImpossible", "StateOwned",
     ],
 )  # fmt: skip
 def test_the_names_are_public(name: str) -> None:
     assert hasattr(tg, name)
     assert name in tg.__all__
+
+
+def test_what_a_program_gives_and_takes_is_of_the_public_types() -> None:
+    engine = tg.Engine([deposit])
+    assert isinstance(deposit, tg.Transaction)
+    assert isinstance(engine.execute(deposit, dst=1, amount=5), tg.Outcome)
+    engine.run(pa.table({"dst": [1], "amount": [5]}))
+    assert isinstance(engine.last_batch, tg.BatchReport)
+
+
+@pytest.mark.parametrize("name", ["absent", "collecting", "looking_up", "remembering"])
+def test_what_only_tests_need_is_in_the_test_kit(name: str) -> None:
+    assert name in testing.__all__ and hasattr(testing, name)
+    assert not hasattr(tg, name)
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(tg.__file__).parent / "py.typed").exists()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_exists_is_what_the_attribute_says(compiled: bool) -> None:
+    """Compiled, interpreted and as a plain function."""
+
+    @tg.transaction(compiled=compiled)
+    def reopen(row: Account, other: Account) -> int:
+        before = tg.exists(row)
+        tg.require(before == row.exists, "they differ")  # type: ignore[attr-defined]
+        tg.delete(row)
+        tg.require(not tg.exists(row), "it is still there")
+        row.balance += 1
+        tg.require(tg.exists(row) and not tg.exists(other), "it is not there")
+        return int(before)
+
+    engine = tg.Engine([reopen])
+    engine.load(Account, pa.table({"id": [1], "balance": [100]}))
+    outcomes = engine.run(pa.table({"row": [1, 1, 2, 1], "other": [3, 3, 3, 2]}))
+    assert outcomes["result"].to_pylist() == [1, 1, 0, None]
+    assert outcomes["reason"].to_pylist() == [None, None, None, "it is not there"]
+    assert engine.scan(Account).to_pydict() == {"id": [1, 2], "balance": [1, 1]}, "asking creates nothing"
+
+    row, other = Account(1, balance=100), testing.absent(Account, 3)
+    assert (reopen(row, other), row.balance, tg.exists(other)) == (1, 1, False)
+    assert reopen(testing.absent(Account, 2), other) == 0
+    with pytest.raises(tg.Abort, match="it is not there"):
+        reopen(row, Account(4))
+
+
+def test_an_absent_row_has_the_whole_key() -> None:
+    @tg.table(key=("shop", "day"))
+    class Sales:
+        day: int
+        shop: str
+        total: int = 3
+
+    assert repr(testing.absent(Sales, "north", 7)) == "Sales(day=7, shop='north', total=3, exists=False)"
+    with pytest.raises(TypeError, match=r"the key of Sales is \(shop, day\), got 1 values"):
+        testing.absent(Sales, "north")
+    with pytest.raises(TypeError, match="is not a table"):
+        testing.absent(int, 7)
 
 
 def test_all_is_sorted_and_true() -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from .mirror import TESTED_BY
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "tidegate"
@@ -37,6 +39,21 @@ LAYER_OF = {name: height for height, names in enumerate(LAYERS) for name in name
 
 # They meet in `operations` only: either can be replaced without touching the other.
 STRANGERS = {("compiler", "engine"), ("engine", "compiler")}
+
+# The same inside the engine: bottom first, and the names are the first part of a module's path under `tidegate.engine`.
+# Those that stand together do not import each other.
+ENGINE_LAYERS: tuple[tuple[str, ...], ...] = (
+    ("kernels", "worker_pool", "report"),
+    ("state",),
+    ("intake",),
+    ("arguments", "arrival", "batch", "loading"),
+    ("interpreter", "planning", "adaptation"),
+    ("execution",),
+    ("graphs", "single"),
+    ("stages",),
+    ("core",),
+)
+ENGINE_LAYER_OF = {name: height for height, names in enumerate(ENGINE_LAYERS) for name in names}
 
 # One door to each outside world.
 DOORS = {
@@ -123,6 +140,25 @@ def test_imports_only_go_down() -> None:
             target = parts[1] if parts[1] in LAYER_OF else "embedding"
             if LAYER_OF[target] > LAYER_OF[module.part] or (module.part, target) in STRANGERS:
                 wrong.append(f"{module.path}:{line}: {module.part} must not import {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_inside_the_engine_only_go_down() -> None:
+    """Plans are made without knowing who runs them, kernels without knowing whose rows they are given."""
+    wrong = []
+    for module in MODULES:
+        own = "".join(module.name.split(".")[2:3])
+        if module.part != "engine" or not own:
+            continue
+        assert own in ENGINE_LAYER_OF, f"{module.place}: name its layer in ENGINE_LAYERS"
+        wrong += [
+            f"{module.path}:{line}: engine/{own} must not import {imported}"
+            for line, imported in module.imports
+            for target in [imported.removeprefix("tidegate.engine.").split(".")[0]]
+            if imported.startswith("tidegate.engine.")
+            and target != own
+            and ENGINE_LAYER_OF[target] >= ENGINE_LAYER_OF[own]
+        ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -260,6 +296,113 @@ def test_the_lists_of_slow_tests_name_tests_that_are_there() -> None:
     assert not gone, f"listed in tests/conftest.py, but not there: {gone}"
     text = "".join(path.read_text() for path in (ROOT / "tests" / "truth").glob("test_*.py"))
     assert all(f"def {name.partition('[')[0]}(" in text for name in QUICK_TOO)
+
+
+def test_every_module_has_a_test_of_its_name_or_says_which_one_tests_it() -> None:
+    """A module without a test is found when it is written, and not when it fails."""
+    tests, wrong = ROOT / "tests", []
+    for module in MODULES:
+        if module.path.name in {"__init__.py", "__main__.py"}:
+            continue
+        own = tests / module.path.relative_to(PACKAGE).parent / f"test_{module.path.name}"
+        elsewhere = [test for test, places in TESTED_BY.items() if module.place in places]
+        if own.exists() and elsewhere:
+            wrong.append(f"{module.path} has {own}: take it from TESTED_BY in {tests / 'mirror.py'}")
+        elif not own.exists() and not elsewhere:
+            wrong.append(f"{module.path}: write {own}, or name in {tests / 'mirror.py'} the test that covers it")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_tests_of_modules_without_one_of_their_name_are_there() -> None:
+    places = {module.place for module in MODULES}
+    gone = [test for test in TESTED_BY if not (ROOT / "tests" / test).exists()]
+    gone += [place for listed in TESTED_BY.values() for place in listed if place not in places]
+    assert not gone, f"in tests/mirror.py but not there: {', '.join(gone)}"
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def test_nothing_is_there_for_tests_alone() -> None:
+    """Code that no user reaches is read, kept and tested for nobody.
+
+    A name counts as used if it stands anywhere in the package outside of its own definition: as a name, an attribute,
+    or in a string that is code or a name. What is decorated is used by its decorator, what overrides a method of
+    another package by that package, and what is public by users.
+    """
+    uses: dict[str, list[tuple[Path, int]]] = {}
+    public: set[str] = set()
+    for module in MODULES:
+        for name, line in _names_used(module.tree):
+            uses.setdefault(name, []).append((module.path, line))
+        if module.path.name == "__init__.py":
+            public |= set(_exported(module.tree))
+    unused = [
+        f"{module.path}:{node.lineno}: {owner}{node.name}"
+        for module in MODULES
+        for owner, node in _definitions(module.tree, public)
+        if not node.name.startswith("__")
+        and not any(
+            path != module.path or not node.lineno <= line <= (node.end_lineno or node.lineno)
+            for path, line in uses.get(node.name, [])
+        )
+    ]
+    assert not unused, "used by nothing but tests:\n" + "\n".join(unused)
+
+
+def _names_used(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    prose = {
+        id(statement.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | Definition)
+        for statement in node.body
+        if isinstance(statement, ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            is_names = re.fullmatch(r"[\w.:]+(, [\w.:]+)*", node.value)
+            for name in re.findall(r"\w+" if is_names else r"\w+(?=\()", node.value):
+                yield name, node.lineno
+
+
+def _exported(tree: ast.Module) -> list[str]:
+    return [
+        name
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for name in ast.literal_eval(node.value)
+    ]
+
+
+HARMLESS_DECORATORS = (
+    "property",
+    "staticmethod",
+    "classmethod",
+    "functools.",
+    "contextlib.",
+    "dataclass",
+    "contextmanager",
+)
+
+
+def _definitions(tree: ast.Module, public: set[str]) -> Iterator[tuple[str, Definition]]:
+    """What a module defines, with the class it is in, but for what others call: users, decorators, other packages."""
+    for node in tree.body:
+        if not isinstance(node, Definition) or node.name in public:
+            continue
+        if all(ast.unparse(decorator).startswith(HARMLESS_DECORATORS) for decorator in node.decorator_list):
+            yield "", node
+        if isinstance(node, ast.ClassDef) and all(ast.unparse(base) in OUR_CLASSES for base in node.bases):
+            for method in node.body:
+                if isinstance(method, Definition):
+                    yield f"{node.name}.", method
+
+
+OUR_CLASSES = {node.name for module in MODULES for node in module.tree.body if isinstance(node, ast.ClassDef)}
 
 
 def test_the_public_names_are_sorted_and_complete() -> None:

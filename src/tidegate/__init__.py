@@ -4,20 +4,24 @@ import tidegate as tg
 
 @tg.table(key="id")                 a class is a table
 @tg.transaction                     a function is a transaction; its signature is what it touches
-tg.require, tg.abort, tg.delete     the verbs inside
+tg.require, tg.abort, tg.exists,    the verbs inside
+tg.delete, tg.lookup, tg.history
 tg.stream, tg.window, tg.dataflow   transactions that start each other; tg.emit and tg.trigger connect them
 tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
 tg.Decision                         one exact way to schedule a batch, where "adaptive" should not choose
+tidegate.testing                    what only tests need
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidegate.api.control import Abort, abort, delete, history, looking_up, lookup, remembering, require
+from tidegate.api.control import Abort, abort, delete, exists, history, lookup, require
 from tidegate.api.dataflow import Dataflow, dataflow
-from tidegate.api.stream import Stream, collecting, emit, stream
+from tidegate.api.stream import Stream, emit, stream
 from tidegate.api.table import table
+from tidegate.api.transaction import Transaction
 from tidegate.api.window import Window, WindowRows, window
 from tidegate.compiler.declaration import transaction, trigger
+from tidegate.engine.report import BatchReport
 from tidegate.foundation.errors import (
     DefinitionError,
     InputError,
@@ -34,13 +38,11 @@ from tidegate.foundation.errors import (
 from tidegate.operations.decision import Chains, Decision, Families, Partitioned, Published
 from tidegate.operations.outcomes import Outcome, Step
 
-if TYPE_CHECKING:
-    from tidegate.embedding import Engine
-
 __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "BatchReport",
     "Chains",
     "Dataflow",
     "Decision",
@@ -62,17 +64,16 @@ __all__ = [
     "StorageUncertain",
     "Stream",
     "TidegateError",
+    "Transaction",
     "Window",
     "WindowRows",
     "abort",
-    "collecting",
     "dataflow",
     "delete",
     "emit",
+    "exists",
     "history",
-    "looking_up",
     "lookup",
-    "remembering",
     "require",
     "stream",
     "table",
@@ -81,11 +82,14 @@ __all__ = [
     "window",
 ]
 
+if TYPE_CHECKING:
+    from tidegate.embedding import Engine
+else:  # where type checkers do not see it: to them, a module with `__getattr__` has every name
 
-def __getattr__(name: str) -> Any:
-    """`tg.Engine` on first use: the compiler behind it takes a second to import, declarations do not need it."""
-    if name == "Engine":
-        from tidegate.embedding import Engine
+    def __getattr__(name: str) -> type:
+        """`tg.Engine` on first use: what is behind it takes a second to import, declarations do not need it."""
+        if name == "Engine":
+            from tidegate.embedding import Engine
 
-        return Engine
-    raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+            return Engine
+        raise AttributeError(f"module 'tidegate' has no attribute {name!r}")

@@ -1,12 +1,13 @@
 """`tg.Engine`: the engine without Spark, for tests, notebooks and programs that have their own events.
 
 Arrow in, Arrow out. Safe to call from several threads: calls run one after the other, each as a whole.
-With a `directory` every run, load and execute is in a log on disk before it returns, and an engine
-opened on the same directory goes on behind the last of them (`durability.logged`).
+With a state folder (`directory=`) every run, load and execute is in a log on disk before it returns, and an engine
+opened on the same folder goes on behind the last of them (`durability.logged`).
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,13 +22,15 @@ from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.api.window import Window
 from tidegate.compiler.program import build_program
+from tidegate.durability.checkpoints import CHECKPOINTS_KEPT
 from tidegate.durability.command_log import Sync
 from tidegate.durability.commands import Codec
 from tidegate.durability.logged import LoggedEngine, Recovery, Scheduling
 from tidegate.durability.once_keys import OnceKeys
+from tidegate.durability.versions import check_keep_versions
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
-from tidegate.engine.flows import FlowRun
+from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.report import BatchReport
 from tidegate.foundation.errors import DefinitionError, InputError
 from tidegate.operations.decision import Strategy, check_strategy
@@ -54,11 +57,12 @@ class Engine:
         transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow,
         strategy: Strategy = "adaptive",
         workers: int = 1,
-        directory: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
         punctuation: int | None = None,
         record: bool = False,
         recovery: Recovery = "weak",
         sync: Sync = "group",
+        keep_versions: int | None = None,
     ) -> None:
         """Make an engine.
 
@@ -66,9 +70,10 @@ class Engine:
             transactions: the program: functions declared with `@tg.transaction`, and dataflow graphs.
             strategy: how batches are scheduled: "adaptive" chooses, "serial" is one worker, "lock", "mvlk",
                 "partitioned" and "chains" are published baselines, `tg.Decision(...)` is one exact way. All give
-                the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost.
+                the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost, and is
+                refused with a state folder.
             workers: how many threads may run transactions.
-            directory: where to keep the state; None keeps it in memory only.
+            directory: the state folder: a folder, or any URL that fsspec reaches. None keeps the state in memory only.
             punctuation: events that are scheduled together at most; None takes each `run` as a whole. It changes
                 speed and latency, never answers; `best_punctuation` estimates a good one.
             record: True keeps a history of dataflow graphs (`history`): every transaction of every round.
@@ -77,8 +82,11 @@ class Engine:
             sync: what it means that a call has returned. "group": it is on the disk; calls of several threads may share
                 a sync. "always": it is on the disk, by a sync of its own. "never": it was handed to the operating
                 system, and survives the end of the process, but not a loss of power.
+            keep_versions: with a state folder, how many of the newest checkpoints `read_state` and `tidegate state` can
+                go back to, and with them the log behind the oldest; None keeps 2. A checkpoint is a version of the
+                state: one is written after 64 MB of log, and when the engine is closed.
         """
-        check_strategy(strategy)
+        check_strategy(strategy, lasting=directory is not None)
         if workers < 1:
             raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
         if punctuation is not None and punctuation < 1:
@@ -86,6 +94,13 @@ class Engine:
         for name, value, known in (("recovery", recovery, get_args(Recovery)), ("sync", sync, get_args(Sync))):
             if value not in known:
                 raise DefinitionError(f"{name}: required one of {', '.join(map(repr, known))}, got {value!r}")
+        if keep_versions is not None:
+            check_keep_versions(keep_versions)
+            if directory is None:
+                raise DefinitionError(
+                    f"keep_versions={keep_versions}: an engine without a state folder has its newest rows in memory, "
+                    "and no versions; say where to keep them, directory=..., or leave keep_versions out"
+                )
         self._program = build_program(transactions)
         plans = self._program.plan.transactions
         self._numbers = {plan.name: number for number, plan in enumerate(plans)}
@@ -96,7 +111,10 @@ class Engine:
         self._memory: EngineCore | None = None
         if directory is not None:
             scheduling = Scheduling(strategy, workers, punctuation, record)
-            self._kept = LoggedEngine(self._program, directory, recovery, sync, scheduling)
+            kept = CHECKPOINTS_KEPT if keep_versions is None else keep_versions
+            self._kept = LoggedEngine(
+                self._program, os.fspath(directory), recovery, sync, scheduling, keep_versions=kept
+            )
         else:
             self._memory = EngineCore(
                 self._program, strategy=strategy, workers=workers, punctuation=punctuation, record=record
@@ -136,7 +154,9 @@ class Engine:
         """Run a batch of events: its columns plus `committed`, `reason` and `result`, in the same row order.
 
         Where a dataflow takes in several events at once, those of an incomplete atomic batch wait: their outcomes come
-        with a later run's, before those of its own events.
+        with a later run's, before those of its own events, in one table. That has the columns of both, null where
+        events came without one; a column that is only passed through and has changed its type has the common type, or
+        is text.
 
         Args:
             events: one row per event; the column `transaction` names its function.
@@ -154,6 +174,9 @@ class Engine:
 
     def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict.
+
+        A call from another thread than the one that is inside `run` waits until that has ended. Where this takes too
+        long, give `run` the events in parts: where they are cut changes no answer.
 
         Args:
             transaction: which one.
@@ -209,7 +232,7 @@ class Engine:
     def take(self, stream: Stream) -> pa.Table:
         """What was emitted into a stream that no transaction is on, with the number of its `batch`; forgets it.
 
-        With a `directory`, tuples wait there until they are taken, across restarts.
+        With a state folder, tuples wait there until they are taken, across restarts.
         """
         with self._turn():
             number = self._stream(stream)
@@ -224,11 +247,11 @@ class Engine:
     def history(self) -> list[Step]:
         """Every transaction that ran, in order, for an engine made with record=True."""
         with self._turn():
-            return [] if self._core.flows is None else self._core.flows.history
+            return self._core.flows.history
 
-    def _flows(self) -> FlowRun:
+    def _flows(self) -> GraphWalk:
         flows = self._core.graphs()
-        if flows is None:
+        if not flows.flows.members:
             raise InputError("this engine runs no dataflow; give it one: tg.Engine([tg.dataflow([...])])")
         return flows
 
@@ -243,7 +266,7 @@ class Engine:
     def _stream(self, stream: Stream) -> int:
         number = self._flows().stream_number(stream.name)
         if number < 0:
-            known = ", ".join(layout.name for layout in self._flows().flows.streams)
+            known = ", ".join(name for layout in self._flows().flows.streams if (name := layout.name).isidentifier())
             raise InputError(f"{stream!r} is not a stream of this engine; they are: {known}")
         return number
 
@@ -269,7 +292,7 @@ class Engine:
             return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
 
     def close(self) -> None:
-        """End the worker threads, and let go of the directory, so that another engine may open it.
+        """End the worker threads, and let go of the state folder, so that another engine may open it.
 
         Whatever is asked of the engine afterwards is refused. StorageUncertain when the disk could not say that it
         keeps what was answered, and no call was told yet.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import pyarrow as pa
 import pytest
 
 import tidegate as tg
 from tidegate.compiler import streams
+from tidegate.testing import collecting, looking_up
 
 
 @tg.table(key="id")
@@ -124,6 +126,66 @@ class TestRefusals:
 
         refused(lambda: tg.dataflow([one, two]), "two owners", "'one'", "'two'")
 
+    def test_one_window_under_two_names(self) -> None:
+        def twice() -> Any:
+            @tg.transaction(on=paid)
+            def f(account: Account, seen: recent, again: recent) -> None:  # type: ignore[valid-type]
+                account.balance = len(seen) + len(again)
+
+        def in_a_trigger() -> Any:
+            @tg.trigger(on=recent)
+            def f(account: Account, seen: recent, again: recent) -> None:  # type: ignore[valid-type]
+                account.balance = len(seen) + len(again)
+
+        for declare in (twice, in_a_trigger):
+            refused(declare, "'seen' and 'again' are one window", "declare a second tg.window(...)")
+
+    def test_windows_that_would_be_kept_under_one_name(self) -> None:
+        @tg.transaction(on=paid)
+        def look(account: Account, at_all: tg.window(paid, rows=2)) -> None:  # type: ignore[valid-type]
+            account.balance = len(at_all)
+
+        @tg.transaction(on=paid)
+        def look_at(account: Account, all: tg.window(paid, rows=3)) -> None:  # type: ignore[valid-type]
+            account.balance = len(all)
+
+        refused(
+            lambda: tg.Engine(tg.dataflow([look, look_at])), "look(at_all) and look_at(all)", "rename one of the param"
+        )
+
+    @pytest.mark.parametrize("names", [(None, None), ("one", "one"), ("one", "two")])
+    def test_one_stream_in_two_dataflows(self, names: tuple[str | None, str | None]) -> None:
+        @tg.transaction(on=paid)
+        def also(account: Account) -> None:
+            account.balance += 1
+
+        graphs = [tg.dataflow([member], name=name) for member, name in zip((book, also), names, strict=True)]
+        refused(
+            lambda: tg.Engine(graphs), "'paid' belongs to two dataflows", "book>", "also>", "put their transactions"
+        )
+
+    def test_two_dataflows_of_one_name(self) -> None:
+        graphs = [tg.dataflow([book], name="checked"), tg.dataflow([close])]
+        refused(lambda: tg.Engine(graphs), "two dataflows are named 'checked'", "book>", "close>", "name=...")
+
+    @pytest.mark.parametrize("field", ["committed", "reason", "result"])
+    def test_a_border_field_that_is_called_like_a_part_of_the_outcome(self, field: str) -> None:
+        asked = tg.stream("asked", account=int, **{field: int})
+
+        @tg.transaction(on=asked)
+        def answer(account: Account) -> None:
+            account.balance += 1
+
+        refused(
+            lambda: tg.dataflow([answer]), "'asked'", f"field {field!r}", f"rename the field, for example asked_{field}"
+        )
+
+        @tg.transaction(on=paid, emits=[asked], compiled=False)
+        def ask(account: Account) -> None:
+            tg.emit(asked, account=account.id, **{field: 1})
+
+        tg.dataflow([ask, answer])  # inside a graph it meets no outcome
+
     def test_somebody_between_the_members_of_a_group(self) -> None:
         refused(lambda: tg.dataflow([book, check, close], nested=[(book, close)]), "between", "take it into the group")
 
@@ -237,10 +299,59 @@ class TestRefusals:
         refused(declare, "sum", "price", "go through the rows")
 
 
+class TestAnnotatedWindows:
+    def test_type_checkers_and_the_engine_read_the_same_annotation(self) -> None:
+        @tg.transaction(on=booked)
+        def last(account: Account, recent: Annotated[tg.WindowRows, tg.window(booked, rows=2, slide=1)]) -> None:
+            account.balance = recent[-1].amount
+
+        (window,) = last.windows.values()
+        assert repr(window) == "<window over booked, rows=2, slide=1>"
+        engine = tg.Engine(tg.dataflow([last]))
+        engine.run(pa.table({"account": [1, 1], "amount": [5, 7]}))
+        assert engine.read(Account, 1) == {"id": 1, "balance": 7}
+        assert engine.scan(window)["amount"].to_pylist() == [5, 7]
+
+    def test_what_else_is_annotated_means_nothing(self) -> None:
+        @tg.transaction
+        def put(account: Annotated[Account, "a row"], amounts: list[Annotated[int, "cents"]]) -> None:
+            account.balance = amounts[0]
+
+        assert [(p.name, p.many) for p in put.plan.parameters] == [("account", False), ("amounts", True)]
+
+    def test_a_window_that_says_too_little_or_too_much(self) -> None:
+        def bare() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: Account, recent: tg.WindowRows) -> None: ...
+
+        def of_int() -> Any:
+            @tg.transaction(on=booked)
+            def f(account: Account, recent: Annotated[int, tg.window(booked, rows=2)]) -> None: ...
+
+        def two() -> Any:
+            @tg.transaction(on=booked)
+            def f(
+                account: Account,
+                recent: Annotated[tg.WindowRows, tg.window(booked, rows=2), tg.window(booked, rows=3)],
+            ) -> None: ...
+
+        advice = "write recent: Annotated[tg.WindowRows, tg.window(...)]"
+        refused(bare, "'recent' does not say which window it is", advice)
+        refused(of_int, "'recent' is annotated int with a window", advice)
+        refused(two, "'recent' is annotated WindowRows with two windows", advice)
+
+    def test_a_window_where_no_stream_is(self) -> None:
+        def declare() -> Any:
+            @tg.transaction
+            def f(account: Account, recent: Annotated[tg.WindowRows, tg.window(booked, rows=2)]) -> None: ...
+
+        refused(declare, "'recent' is a window", "on a stream")
+
+
 class TestPlain:
     def test_emit_gives_to_whoever_collects(self) -> None:
         found: list[Any] = []
-        with tg.collecting(lambda stream, fields: found.append((stream.name, fields))):
+        with collecting(lambda stream, fields: found.append((stream.name, fields))):
             assert book(Account(3, 5), 4) == 9
         assert found == [("booked", {"account": 3, "amount": 4})]
         assert book(Account(3, 5), 4) == 9  # and nobody has to
@@ -258,7 +369,7 @@ class TestPlain:
             tg.WindowRows().min("v")
 
     def test_lookup_asks_whoever_knows(self) -> None:
-        with tg.looking_up(lambda table, key: table(key, balance=7)):
+        with looking_up(lambda table, key: table(key, balance=7)):
             assert tg.lookup(Account, 3) == Account(3, balance=7)
         with pytest.raises(LookupError, match="looking_up"):
             tg.lookup(Account, 3)

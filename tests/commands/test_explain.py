@@ -43,6 +43,13 @@ def plain(first: Account) -> None:
     first.balance = 1
 
 
+@tg.transaction
+def open_twice(first: Account, second: Account, amount: int) -> None:
+    tg.require(not tg.exists(first), "it is there")
+    first.balance = amount
+    second.balance += 1
+
+
 def helper(): ...
 """
 
@@ -99,8 +106,16 @@ def test_what_runs_as_one_operation_says_why(program: str) -> None:
     assert "plain Python" in told(f"{program}:plain")[0]["unsplit"]
 
 
+def test_existence_that_a_function_asks_for_is_a_field_that_is_read(program: str) -> None:
+    (found,) = told(f"{program}:open_twice")
+    one, other = found["operations"]
+    assert one["text"] == "tg.require(not tg.exists(first), 'it is there')\nfirst.balance = amount"
+    assert {"row": "first", "field": "exists", "action": "read", "conditions": []} in one["touches"]
+    assert other["text"] == "second.balance += 1" and other["reads"] == ["second"]
+
+
 def test_without_a_function_all_transactions_are_explained(program: str) -> None:
-    assert [found["transaction"] for found in told(program)] == ["move", "close", "plain"]
+    assert [found["transaction"] for found in told(program)] == ["move", "close", "plain", "open_twice"]
 
 
 def test_panels_show_slices_and_dependencies(program: str) -> None:

@@ -232,6 +232,12 @@ tg.delete(a)
 f = a.exists
 a.f = f
 return a.s
+== deleted and asked -> bool
+tg.delete(a)
+gone = not tg.exists(a)
+b.f = gone and not tg.exists(rows[0])
+a.n += 1
+return gone and tg.exists(a) and any(tg.exists(r) for r in rows)
 # Names and flow.
 == a name that may be unassigned -> int
 if n > 3:

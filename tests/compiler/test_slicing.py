@@ -175,6 +175,15 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         """,
         ["a.n = amount\nb.f = a.exists", "c.n += 1"],
     ),
+    "existence_asked_of_a_function": (
+        """
+        tg.require(tg.exists(d) or amount > 3, "low")
+        a.n = amount
+        b.f = tg.exists(a)
+        c.n += 1
+        """,
+        ["tg.require(tg.exists(d) or amount > 3, 'low')\na.n = amount\nb.f = tg.exists(a)", "c.n += 1"],
+    ),
     "assigned_in_the_other_branch": (
         """
         if amount > 3:

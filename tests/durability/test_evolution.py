@@ -93,14 +93,14 @@ def test_tables_that_the_program_does_not_declare_keep_their_rows(storage: Stora
     store = committed(storage, history)
     steps = list(store.load(3, layouts=(WIDER,))[1])
     assert [step["Other"].to_pylist() for step in steps if "Other" in step] == [[{"id": 9, "exists": True}]]
-    assert store.read_changes(2, layouts=())[1]["Account"].column_names == ["id", "balance", "exists"]
+    assert store.read_contents(2, layouts=()).changes["Account"].column_names == ["id", "balance", "exists"]
 
 
 def test_state_that_does_not_fit_is_refused_before_anything_is_read(storage: Storage, history: History) -> None:
     store = committed(storage, history)
     attempts = [
         lambda layout: store.load(2, layouts=(layout,)),
-        lambda layout: store.read_changes(2, layouts=(layout,)),
+        lambda layout: store.read_contents(2, layouts=(layout,)),
     ]
     for layout, line in [(NARROWER, "balance: was int, is removed"), (RETYPED, "balance: was int, is float")]:
         for attempt in attempts:

@@ -28,6 +28,7 @@ from tidegate.durability.log_format import frames
 from tidegate.durability.logged import LoggedEngine
 from tidegate.durability.ownership import process_token
 from tidegate.durability.served import stream_applicant
+from tidegate.durability.stored_rows import rows_at
 from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.durability.versions import VersionStore
@@ -710,3 +711,52 @@ def test_an_engine_on_an_object_store_is_fenced_by_its_successor() -> None:
     third = LoggedEngine(build_program(PROGRAM), path)
     assert third.execute(0, {"dst": 1, "amount": 0}).result == 6
     third.close()
+
+
+@pytest.mark.parametrize("end", [tg.Engine.close, abandoned])
+@pytest.mark.parametrize("keep_versions", [1, 2, 5, None])
+def test_keep_versions_says_how_many_checkpoints_can_be_gone_back_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Any, keep_versions: int | None
+) -> None:
+    """The rows are the same however many are kept; older versions, and the log that they would need, are removed."""
+    monkeypatch.setattr("tidegate.durability.versions.SNAPSHOT_AFTER_BYTES", 1)  # a snapshot for every checkpoint
+    opened = engine(tmp_path, keep_versions=keep_versions)
+    kept = opened._kept
+    assert kept is not None
+    for amount in range(1, 9):
+        opened.execute(deposit, dst=1, amount=amount)
+        kept.checkpoint()
+        kept._checkpoints._compactor.wait()
+    opened.execute(deposit, dst=1, amount=100)
+    storage, wanted = open_storage(str(tmp_path)), keep_versions or 2
+    commands = [info.commands for info in kept._checkpoints.store.infos()]
+    assert commands[-wanted:] == list(range(9 - wanted, 9))
+    assert log_segments.numbers(storage) == list(range(10 - wanted, 10)), "the log behind the oldest that is kept"
+    end(opened)
+    store = VersionStore(storage, wanted)
+    for info in store.infos()[-wanted:]:
+        rows = rows_at(store, kept.program.plan.tables[0], info.version)
+        assert rows["balance"].to_pylist() == [sum(range(1, min(info.commands, 8) + 1)) + 100 * (info.commands == 9)]
+    with engine(tmp_path, keep_versions=keep_versions) as again:
+        assert balances(again) == {1: 136}
+
+
+def test_keep_versions_without_a_state_folder_is_refused_with_the_way_out() -> None:
+    with pytest.raises(
+        tg.DefinitionError, match=r"keep_versions=3: an engine without a state folder.*directory=\.\.\."
+    ):
+        tg.Engine(PROGRAM, keep_versions=3)
+
+
+def test_a_strategy_that_is_wrong_by_design_is_refused_where_its_rows_would_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(tg.DefinitionError, match="'unsafe-nolock' gives wrong rows by design"):
+        engine(tmp_path / "state", strategy="unsafe-nolock")
+    assert not (tmp_path / "state").exists()
+    tg.Engine(PROGRAM, strategy="unsafe-nolock")
+
+
+def test_a_directory_may_be_a_path(tmp_path: Path) -> None:
+    with tg.Engine(PROGRAM, directory=tmp_path) as opened:
+        opened.execute(deposit, dst=1, amount=5)
+    with engine(tmp_path) as again:
+        assert balances(again) == {1: 5}

@@ -37,10 +37,10 @@ def test_a_record_is_read_back_and_the_changes_are_what_they_were(history: Any, 
     for version in range(1, 4):
         assert store.read_record(version, NAME).equals(tuples(version))  # type: ignore[union-attr]
         assert store.read_record(version, output_record("quiet")) is None
-        info, changes, _ = store.read_changes(version)
-        assert changes == history.changes(version)
-        assert info.records == {NAME: 3, output_record("quiet"): 0}
-        assert output_streams(info.records) == ["alerts", "quiet"]
+        read = store.read_contents(version)
+        assert read.changes == history.changes(version)
+        assert read.info.records == {NAME: 3, output_record("quiet"): 0}
+        assert output_streams(read.info.records) == ["alerts", "quiet"]
     assert history.apply(store.load()[1]) == history.state(3)
 
 

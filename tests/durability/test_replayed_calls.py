@@ -16,7 +16,7 @@ import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import log_reading
 from tidegate.durability.commands import Codec, Execute, Load, Run
-from tidegate.durability.log_reading import CommandReader, ExecuteBatch, replay
+from tidegate.durability.log_reading import CommandReader, ExecuteBatch
 from tidegate.engine.core import EngineCore
 from tidegate.engine.kernels.index import COUNT
 from tidegate.foundation.errors import InputError
@@ -79,7 +79,7 @@ class Twins:
                 if self.replaying.flows is None and self._choices.chance(50):
                     outcomes += self._run(command)
                 else:
-                    replay(self.replaying, command)
+                    self.replaying.run(command.events)
                     outcomes += [None] * len(command)
             elif isinstance(command, Execute):
                 names = [parameter.name for parameter in self.plan.transactions[command.transaction].parameters]
@@ -330,10 +330,10 @@ def test_a_column_of_two_types_is_no_column_for_the_one_that_it_cannot_carry() -
     found = list(CommandReader(program.plan).commands(payloads_of([first, second, third])))
     assert [type(part) for part in found] == [ExecuteBatch, Execute, ExecuteBatch]
     core = EngineCore(program)
-    replay(core, found[0])  # type: ignore[arg-type]
+    core.run(found[0].events)  # type: ignore[union-attr]
     with pytest.raises(InputError, match="'row' has type double"):
         core.execute(1, {"row": 1.5, "by": 2})
-    replay(core, found[2])  # type: ignore[arg-type]
+    core.run(found[2].events)  # type: ignore[union-attr]
     assert core.rows("Count").to_pylist() == [{"id": 1, "value": 5}]
 
 
@@ -401,7 +401,7 @@ def test_replay_is_the_same_for_every_strategy() -> None:
         core.load("Account", opening)
         for part in CommandReader(plan).commands(payloads_of(records)):
             assert isinstance(part, ExecuteBatch)
-            replay(core, part)
+            core.run(part.events)
         rows.append(core.rows("Account"))
         core.runner.workers.close()
     assert rows[0].equals(rows[1]) and rows[0].equals(rows[2])

@@ -356,7 +356,7 @@ def test_files_are_not_put_together_over_events(kept: State) -> None:
 def test_rows_are_read_where_they_are_kept_and_refused_elsewhere(kept: State) -> None:
     store = kept.store
     assert store.readable() == [1] and rows_at(store, ACCOUNT, 1).to_pylist() == [{"id": 1, "balance": 10}]
-    for read in (lambda: rows_at(store, ACCOUNT), lambda: store.read_changes(2), lambda: store.load(3)):
+    for read in (lambda: rows_at(store, ACCOUNT), lambda: store.load(3)):
         with pytest.raises(RecoveryImpossible, match=r"no program is at hand.*read_state\(\.\.\., transactions="):
             read()
 

@@ -13,7 +13,13 @@ from tidegate.durability import files, versions
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation import leftovers
 from tidegate.foundation.disk import OsDisk
-from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted, StorageFailed, StorageUncertain
+from tidegate.foundation.errors import (
+    DefinitionError,
+    RecoveryImpossible,
+    StorageCorrupted,
+    StorageFailed,
+    StorageUncertain,
+)
 from tidegate.foundation.storage import LocalStorage, Storage, open_storage
 
 if TYPE_CHECKING:
@@ -63,7 +69,8 @@ def test_what_a_version_records_is_read_back(storage: Storage, history: History)
     for version, high in enumerate([None, -(2**63), 0.1, "\N{SNOWMAN} '\"\\\n"], start=1):
         info = history.info(version, high=high, query="\N{SNOWMAN}", created_at=1e9 + 0.1)
         written = VersionStore(storage).commit(info, history.changes(version), order)
-        found, changes, logged = VersionStore(storage).read_changes(version)
+        read = VersionStore(storage).read_contents(version)
+        found, changes, logged = read.info, read.changes, read.order
         assert found == written == VersionStore(storage).info(version)
         assert found.high == high and type(found.high) is type(high)
         assert found.query == "\N{SNOWMAN}" and found.created_at == 1e9 + 0.1
@@ -78,8 +85,9 @@ def test_a_version_may_change_nothing(storage: Storage, history: History) -> Non
     store = VersionStore(storage)
     store.commit(history.info(1), {})
     store.commit(history.info(2), {"Account": history.rows(history.account, [])})
-    assert store.read_changes(1)[1:] == ({}, None)
-    _, changes, order = store.read_changes(2)
+    nothing, empty = store.read_contents(1), store.read_contents(2)
+    assert nothing.changes == {} and nothing.order is None
+    changes, order = empty.changes, empty.order
     assert list(changes) == ["Account"] and changes["Account"].num_rows == 0 and order is None
     assert changes["Account"].column_names == ["id", "balance", "exists"]
 
@@ -144,7 +152,7 @@ def test_an_initial_load_is_a_version_of_its_own(storage: Storage, history: Hist
     assert history.loaded(store, 1) == history.state(1)
     assert history.loaded(store, 3) == history.state(3)
     with pytest.raises(RecoveryImpossible, match=r"version 1 was loaded as a whole.*Load version 1"):
-        store.read_changes(1)
+        store.read_contents(1)
 
 
 def test_loading_starts_at_the_newest_snapshot_that_helps(
@@ -199,7 +207,7 @@ def test_what_is_missing_and_what_can_be_loaded_is_named(tmp_path: Path, history
     with pytest.raises(RecoveryImpossible, match=r"version 0 is the empty state"):
         store.load(0)
     with pytest.raises(RecoveryImpossible, match=r"0{11}4.change is missing"):
-        store.read_changes(4)
+        store.read_contents(4)
 
 
 def test_a_hole_at_the_end_of_the_history_is_not_papered_over(tmp_path: Path, history: History) -> None:
@@ -345,7 +353,7 @@ def test_collecting_keeps_the_change_of_a_kept_version_that_has_a_snapshot(stora
     assert store.collect() == []  # should batch 2 be asked for again, it runs on version 2
     history.commit(store, 4, 4)
     assert store.collect() == ["000000000001.change", "000000000002.change"]
-    assert store.read_changes(3)[1]["Account"].num_rows == 3
+    assert store.read_contents(3).changes["Account"].num_rows == 3
     history.commit(store, 5, 5)  # version 3 is not kept any more, its snapshot is what 4 and 5 stand on
     assert store.collect() == ["000000000003.change"]
     assert history.loaded(store) == history.state(5)
@@ -409,7 +417,7 @@ def test_a_file_under_anothers_name_is_not_believed(tmp_path: Path, history: His
     history.commit(store, 1, 3)
     os.replace(tmp_path / "000000000003.change", tmp_path / "000000000002.change")
     store = VersionStore(open_storage(str(tmp_path)))
-    for reading in (lambda: store.info(2), lambda: store.read_changes(2), lambda: list(store.load(2)[1])):
+    for reading in (lambda: store.info(2), lambda: store.read_contents(2), lambda: list(store.load(2)[1])):
         with pytest.raises(StorageCorrupted, match=r"expected the change of version 2, found .* version 3"):
             reading()
 
@@ -508,5 +516,5 @@ def test_the_size_of_a_commit_follows_the_rows_changed(storage: Storage, history
 
 
 def test_keeping_no_version_is_refused(storage: Storage) -> None:
-    with pytest.raises(ValueError, match="keep_versions"):
+    with pytest.raises(DefinitionError, match="keep_versions"):
         VersionStore(storage, keep_versions=0)

@@ -13,8 +13,9 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
-from tidegate.engine import flows, lanes
-from tidegate.engine.lanes import Pipeline, StageChoice, pieces_of
+from tidegate.engine import stages
+from tidegate.engine.graphs import lanes, walk
+from tidegate.engine.graphs.lanes import Pipeline, pieces_of
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.decision import Strategy
 from tidegate.testing import check_history
@@ -119,9 +120,9 @@ def answers(strategy: Strategy, workers: int, batches: list[pa.Table], program: 
 @pytest.fixture
 def many_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Threads change places as often as they can."""
-    monkeypatch.setattr(flows, "STAGED_EVENTS_MIN", 1)
-    monkeypatch.setattr(flows, "PIECES", 10_000)
-    monkeypatch.setattr(flows, "PIECE_EVENTS", 7)
+    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
+    monkeypatch.setattr(walk, "PIECES", 10_000)
+    monkeypatch.setattr(walk, "PIECE_EVENTS", 7)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -136,7 +137,6 @@ def hidden_look() -> None:
 def stages_of(*parts: Any) -> list[set[str]]:
     """The names of the transactions in each stage."""
     plan = build_program(list(parts)).plan
-    assert plan.flows is not None
     found = []
     for stage in plan.flows.stages:
         members = [plan.flows.members[m].transaction for g in stage.groups for m in plan.flows.group(g).members]
@@ -272,32 +272,35 @@ class TestSideBySide:
             assert threading.active_count() <= threads + 2
 
 
+BEFORE = [[], [0], [0], [1]]
+
+
 class TestPipeline:
+    def test_a_lane_follows_those_that_it_takes_streams_from(self) -> None:
+        plan = build_program(PROGRAM).plan
+        walked = [lanes.Lane(plan.flows, len(plan.transactions), stage) for stage in range(4)]
+        assert [lane.givers(walked) for lane in walked] == BEFORE
+
     @pytest.mark.parametrize("workers", [1, 2, 5])
-    def test_every_piece_of_every_stage_once_and_behind_those_before_it(self, workers: int) -> None:
-        plan = build_program(PROGRAM).plan.flows
-        assert plan is not None
+    def test_every_piece_of_every_lane_once_and_behind_those_before_it(self, workers: int) -> None:
         ran: list[tuple[int, int]] = []
-        pipeline = Pipeline(plan, 20, lambda stage, piece: ran.append((stage, piece)))
+        pipeline = Pipeline(BEFORE, 20, lambda lane, piece: ran.append((lane, piece)))
         threads = [threading.Thread(target=pipeline.work, args=(n,)) for n in range(workers)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(ran) == [(stage, piece) for stage in range(4) for piece in range(20)]
+        assert sorted(ran) == [(lane, piece) for lane in range(4) for piece in range(20)]
         place = {task: position for position, task in enumerate(ran)}
         for piece in range(20):
             assert place[0, piece] < min(place[1, piece], place[2, piece]) and place[1, piece] < place[3, piece]
 
     def test_who_fails_stops_all(self) -> None:
-        plan = build_program(PROGRAM).plan.flows
-        assert plan is not None
-
-        def fail(stage: int, piece: int) -> None:
-            if (stage, piece) == (1, 3):
+        def fail(lane: int, piece: int) -> None:
+            if (lane, piece) == (1, 3):
                 raise RuntimeError("broken")
 
-        pipeline = Pipeline(plan, 100, fail)
+        pipeline = Pipeline(BEFORE, 100, fail)
         with pytest.raises(RuntimeError, match="broken"):
             pipeline.work(0)
         pipeline.work(1)  # comes back at once
@@ -309,32 +312,7 @@ class TestPipeline:
         assert len(stops) <= 33
 
 
-class TestChoice:
-    def test_the_faster_way_is_taken_once_both_are_known(self) -> None:
-        choice = StageChoice()
-        for _ in range(4):
-            staged = choice.staged()
-            choice.learn(staged, 1000, 1.0 if staged else 2.0)
-        assert [choice.staged() for _ in range(10)] == [True] * 10
-        assert "1000000 ns an event side by side, 2000000 ns one after the other" in choice.why
-
-    def test_the_first_time_loads_code_and_does_not_count(self) -> None:
-        choice = StageChoice()
-        for seconds in ((True, 90.0), (False, 2.0), (True, 1.0), (False, 2.0)):
-            choice.learn(seconds[0], 1000, seconds[1])
-        assert choice.staged()
-
-    def test_what_was_slower_gets_another_chance(self) -> None:
-        choice = StageChoice()
-        for _ in range(4):
-            staged = choice.staged()
-            choice.learn(staged, 1000, 2.0 if staged else 1.0)
-        tried = [choice.staged() for _ in range(2 * StageChoice.AGAIN)]
-        assert tried.count(True) == 2
-
-
 def test_a_lane_of_all_stages_gives_and_takes_nothing() -> None:
     plan = build_program(PROGRAM).plan
-    assert plan.flows is not None
     whole = lanes.Lane(plan.flows, len(plan.transactions), None)
     assert whole.mine.all() and not whole.spans and set(whole.roles) == {0}

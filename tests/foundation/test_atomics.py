@@ -1,4 +1,7 @@
-"""Atomic memory under many threads: nothing is lost, nothing is seen too early, and waiting ends."""
+"""Atomic memory under many threads: nothing is lost, nothing is seen too early, and waiting ends.
+
+As plain Python, which defines them, the operations return and leave what they do as machine code.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from tidegate.foundation.atomics import (
     load,
     peek,
     relax,
+    relax_crowded,
     store,
     ticks,
 )
@@ -176,23 +180,41 @@ def use_all(array, index):  # type: ignore[no-untyped-def]
     )
 
 
+BOTH = pytest.mark.parametrize(
+    "form", [lambda kernel: kernel, lambda kernel: kernel.py_func], ids=["compiled", "plain"]
+)
+"""A kernel as machine code, and as the Python that it was made of."""
+
+
+@BOTH
 @INTEGERS
-def test_what_they_return_and_that_neighbours_stay(kind: Any) -> None:
+def test_what_they_return_and_that_neighbours_stay(kind: Any, form: Any) -> None:
     array = np.full(5, 3, kind)
-    assert use_all(array, 2) == (3, 8, False, True, 9)
+    assert form(use_all)(array, 2) == (3, 8, False, True, 9)
     assert array.tolist() == [3, 3, 9, 3, 3]
+
+
+@BOTH
+def test_a_lock_of_plain_operations_holds_among_threads(form: Any) -> None:
+    lock, shared, times = np.zeros(1, np.int32), np.zeros(2, np.int64), 200
+    in_threads(lambda _: form(with_lock)(lock, shared, times))
+    assert shared[0] == THREADS * times
+    array = np.zeros(2, np.int64)
+    in_threads(lambda _: form(add_often)(array, 0, 1, times))
+    assert array.tolist() == [THREADS * times, 0]
 
 
 @kernel
 def count_relaxed(times):  # type: ignore[no-untyped-def]
-    spins = 0
+    spins, crowded = 0, 0
     for _ in range(times):
-        spins = relax(spins)
-    return spins
+        spins, crowded = relax(spins), relax_crowded(crowded)
+    return spins, crowded
 
 
-def test_relax_counts_its_steps() -> None:
-    assert count_relaxed(3 * SPINS) == 3 * SPINS
+@BOTH
+def test_relax_counts_its_steps(form: Any) -> None:
+    assert form(count_relaxed)(2 * SPINS) == (2 * SPINS, 2 * SPINS)
 
 
 @kernel
@@ -204,9 +226,10 @@ def ticks_of(rounds):  # type: ignore[no-untyped-def]
     return ticks() - began, total
 
 
-def test_ticks_go_on_with_the_work() -> None:
-    ticks_of(1)
-    few, many = (min(ticks_of(rounds)[0] for _ in range(9)) for rounds in (1000, 200_000))
+@BOTH
+def test_ticks_go_on_with_the_work(form: Any) -> None:
+    form(ticks_of)(1)
+    few, many = (min(form(ticks_of)(rounds)[0] for _ in range(9)) for rounds in (1000, 200_000))
     assert 0 < few < many
 
 
@@ -218,9 +241,10 @@ def peek_all(array):  # type: ignore[no-untyped-def]
     return total
 
 
-def test_peek_finds_what_lies_at_an_address() -> None:
-    assert peek_all(np.array([1, 2, 3, 4])) == 2468
-    assert peek_all(np.arange(8)[2:5]) == 468
+@BOTH
+def test_peek_finds_what_lies_at_an_address(form: Any) -> None:
+    assert form(peek_all)(np.array([1, 2, 3, 4])) == 2468
+    assert form(peek_all)(np.arange(8)[2:5]) == 468
 
 
 @kernel
@@ -228,10 +252,11 @@ def copy_bytes(source, target, size):  # type: ignore[no-untyped-def]
     copy(source, target, size)
 
 
+@BOTH
 @pytest.mark.parametrize("size", [1, 8, 16, 40])
-def test_copy_takes_as_many_bytes_as_it_is_told(size: int) -> None:
+def test_copy_takes_as_many_bytes_as_it_is_told(size: int, form: Any) -> None:
     source, target = np.arange(1, 65, dtype=np.uint8), np.zeros(64, np.uint8)
-    copy_bytes(source.ctypes.data + 3, target.ctypes.data + 5, size)
+    form(copy_bytes)(source.ctypes.data + 3, target.ctypes.data + 5, size)
     assert target.tolist() == [0] * 5 + list(range(4, 4 + size)) + [0] * (59 - size)
 
 
@@ -240,9 +265,10 @@ def call_it(address, numbers):  # type: ignore[no-untyped-def]
     return call(address, numbers[0], numbers[1], numbers[2], numbers[3])
 
 
-def test_a_function_is_called_by_its_address_with_its_four_integers() -> None:
+@BOTH
+def test_a_function_is_called_by_its_address_with_its_four_integers(form: Any) -> None:
     function = ctypes.CFUNCTYPE(ctypes.c_int64, *(ctypes.c_int64,) * 4)(
         lambda a, b, c, d: a * 1000 + b * 100 + c * 10 + d
     )
     address = ctypes.cast(function, ctypes.c_void_p).value
-    assert call_it(address, np.array([-9, 2, 3, 4])) == -9000 + 234
+    assert form(call_it)(address, np.array([-9, 2, 3, 4])) == -9000 + 234

@@ -229,7 +229,7 @@ def state_of(engine: LoggedEngine) -> Any:
         graphs = core.graphs()
         assert graphs is not None
         rows = core.rows("Account")
-        waiting = graphs.waiting.to_pylist() if graphs.waiting is not None else []
+        waiting = graphs.waiting.rows()
         return (
             dict(zip(rows["id"].to_pylist(), rows["balance"].to_pylist(), strict=True)),
             {key: entry.outcome for key, entry in engine._keys._entries.items()},

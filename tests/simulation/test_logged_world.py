@@ -116,7 +116,10 @@ class World:
         recovery: Any
         self.sync, recovery = self.options or drawn
         storage = LocalStorage(FOLDER, self.disk)
-        engine = LoggedEngine(program(self.compiled), storage, recovery, self.sync, background=AtOnce())
+        kept = self.choices.choice([1, 2, 5])
+        engine = LoggedEngine(
+            program(self.compiled), storage, recovery, self.sync, background=AtOnce(), keep_versions=kept
+        )
         found = state_of(engine)
         known = [state.plain() for state in self.history]
         may_be = known[self.acknowledged :]

@@ -105,7 +105,6 @@ def test_an_unknown_or_unordered_order_by_is_refused(spark: SparkSession) -> Non
     ("options", "message"),
     [
         ({"late": "drop"}, r'late must be "run" or "refuse", got \'drop\''),
-        ({"keep_versions": 0}, "keep_versions must be a whole number of at least 1, got 0"),
         ({"order_by": 7}, "order_by must be the name of a column, got 7"),
         ({"state": ""}, "state must be a path"),
         ({"state": "memory://x"}, r"memory of one process.*tg\.Engine"),
@@ -117,6 +116,28 @@ def test_arguments_that_cannot_be_are_refused(spark: SparkSession, options: dict
     with pytest.raises(InputError, match=message):
         transact(events, [deposit], **{"state": "unused", **options})
     assert not Path("unused").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keep_versions": 0}, "keep_versions: required a whole number of at least 1, got 0"),
+        ({"keep_versions": True}, "keep_versions: required a whole number of at least 1, got True"),
+        ({"keep_versions": 2.0}, r"keep_versions: required a whole number of at least 1, got 2\.0"),
+        ({"strategy": "fastest"}, "strategy: got 'fastest', required one of adaptive, serial"),
+        ({"strategy": "unsafe-nolock"}, "'unsafe-nolock' gives wrong rows by design.*tg.Engine in memory"),
+    ],
+)
+def test_what_an_engine_would_refuse_is_refused_in_the_same_words(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    events = spark.createDataFrame([], "dst long, amount long")
+    with pytest.raises(DefinitionError, match=message) as refused:
+        transact(events, [deposit], state=tmp_path / "state", **options)
+    with pytest.raises(DefinitionError) as of_engine:
+        tg.Engine([deposit], directory=tmp_path / "state", **options)
+    assert str(refused.value) == str(of_engine.value)
+    assert not (tmp_path / "state").exists()
 
 
 def test_initial_rows_that_do_not_fit_the_table_are_refused(spark: SparkSession, tmp_path: Path) -> None:

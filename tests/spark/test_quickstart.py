@@ -10,40 +10,9 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-QUICKSTART = BLOCKS[0]
-DECLARATIONS, _, REST = QUICKSTART.partition('Path("in")')
+from ..readme import BLOCKS, NEEDED, QUICKSTART, README, program
+
 TRANSCRIPT = re.search(r"^```\n(\+.*?)^```$", README, re.MULTILINE | re.DOTALL)
-
-# What the text around a block says is there: nothing that the block itself is about.
-NEEDED = {
-    "engine = tg.Engine([transfer, deposit])": f"import pyarrow as pa\n{DECLARATIONS}",
-    "engine = tg.Engine([transfer, deposit], directory=": DECLARATIONS,
-    "from tidegate.testing import": f"""\
-import pyarrow as pa
-{DECLARATIONS}
-batch_1 = pa.table({{"transaction": ["transfer"], "src": [1], "dst": [2], "amount": [30]}})
-batch_2 = pa.table({{"transaction": ["transfer"], "src": [2], "dst": [1], "amount": [40]}})
-rows = pa.table({{"id": [1], "balance": [100]}})
-""",
-    "votes = tg.stream": """\
-import pyarrow as pa
-import tidegate as tg
-
-@tg.table(key="phone")
-class Voter:
-    phone: int
-    contestant: int = 0
-
-@tg.table(key="id")
-class Contestant:
-    id: int
-    votes: int = 0
-    trend: int = 0
-""",
-    "from tidegate.workloads.streaming_ledger": "",
-}
 CHECKED = {
     "engine = tg.Engine([transfer, deposit])": """
 assert outcomes["committed"].to_pylist() == [True]
@@ -56,13 +25,13 @@ engine.close()
 engine = tg.Engine([transfer, deposit], directory="state/shop")
 assert engine.read(Account, 2) == {"id": 2, "balance": 5}
 """,
-    "votes = tg.stream": """
+    "from typing import Annotated": """
 assert outcomes["committed"].to_pylist() == [True, True]
 assert engine.read(Contestant, 7)["votes"] == 2
 """,
 }
-# It needs a source of requests and a second process; tests/spark/test_awaiting.py has both.
-ONLY_WITH_MORE = ("outcomes = transact(events.unionByName(requests)",)
+# The quickstart has a test of its own; requests need a source and a second process, which test_awaiting.py has.
+NOT_HERE = ("from pathlib import Path", "outcomes = transact(events.unionByName(requests)")
 
 
 def run(file: Path, script: str) -> str:
@@ -85,7 +54,7 @@ def outcomes(folder: Path) -> list[tuple[int, bool, str | None]]:
 
 
 def test_the_quickstart_runs_in_an_empty_folder_and_again_when_there_is_more(tmp_path: Path) -> None:
-    assert TRANSCRIPT is not None and REST
+    assert TRANSCRIPT is not None
     ledger = tmp_path / "ledger.py"
     assert run(ledger, QUICKSTART).strip() == TRANSCRIPT[1].strip()
     first = [(1, True, None), (2, True, None), (3, False, "insufficient funds")]
@@ -97,12 +66,10 @@ def test_the_quickstart_runs_in_an_empty_folder_and_again_when_there_is_more(tmp
     assert outcomes(tmp_path) == [*first, (4, True, None)]
 
 
-@pytest.mark.parametrize("start", NEEDED)
-def test_other_programs_of_the_readme_run(tmp_path: Path, start: str) -> None:
-    (block,) = [block for block in BLOCKS if block.startswith(start)]
-    run(tmp_path / "program.py", NEEDED[start] + block + CHECKED.get(start, ""))
+@pytest.mark.parametrize("start", [start for start in NEEDED if start not in NOT_HERE])
+def test_other_programs_of_the_documentation_run(tmp_path: Path, start: str) -> None:
+    run(tmp_path / "program.py", program(start) + CHECKED.get(start, ""))
 
 
-def test_every_program_of_the_readme_is_run_or_is_known_to_need_more() -> None:
-    known = (QUICKSTART, *NEEDED, *ONLY_WITH_MORE)
-    assert [block for block in BLOCKS if not block.startswith(known)] == []
+def test_every_program_of_the_documentation_is_known_to_the_tests() -> None:
+    assert [block for block in BLOCKS if not block.startswith(tuple(NEEDED))] == []

@@ -10,20 +10,33 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import ownership
 from tidegate.durability.ownership import process_token, stay_alive
 from tidegate.durability.stored_rows import rows_at
 from tidegate.durability.version_info import Owner
 from tidegate.durability.versions import VersionInfo, VersionStore
-from tidegate.foundation.errors import StateOwned
+from tidegate.foundation.errors import InputError, StateOwned
+from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import open_storage
 from tidegate.spark import task
 from tidegate.spark.columns import PARTITION_COLUMN
 from tidegate.spark.payload import digest, pack
 from tidegate.spark.task import ENGINES_MAX, TaskSettings, in_source_order, make_task
 
-from .ledgers import PROGRAM, deposit
+from .ledgers import PROGRAM, Account, deposit
+
+orders = tg.stream("orders", account=int, amount=int)
+
+
+@tg.transaction(on=orders)
+def book(account: Account, amount: int) -> int:
+    account.balance += amount
+    return account.balance
+
+
+pairs = tg.dataflow([book], atomic_batch=2)
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +160,13 @@ def test_another_program_on_the_same_state_replaces_the_warm_one(tmp_path: Path)
     assert run(settings(tmp_path, "c"), rows(4))["result"].to_pylist() == [7]
 
 
+def test_a_task_runs_its_batch_by_the_strategy_that_was_asked_for(tmp_path: Path) -> None:
+    for name, strategy in (("a", "serial"), ("b", "lock"), ("c", tg.Decision("bfs", "group", "lazy"))):
+        run(replace(settings(tmp_path, name), strategy=strategy), rows(*range(200)))
+        (engine,) = task._engines.values()  # one for each state: never the one of another strategy
+        assert engine.core.last_batch is not None and engine.core.last_batch.strategy == str(strategy)
+
+
 def test_a_worker_keeps_few_states_warm(tmp_path: Path) -> None:
     for number in range(ENGINES_MAX + 3):
         run(settings(tmp_path / str(number), "a"), rows(1))
@@ -189,3 +209,32 @@ def test_settings_are_plain_values(tmp_path: Path) -> None:
     """Two equal ones name one program: nothing in them depends on the moment."""
     chosen = settings(tmp_path, "a")
     assert replace(chosen) == chosen == settings(tmp_path, "a")
+
+
+class TestOutcomesOfEventsThatWaited:
+    """A query that is started again with other types: what Spark is given is what it was told, or an error says why."""
+
+    def run(self, path: Path, name: str, note: pa.Array) -> pa.Table:
+        chosen = settings(path, name, [pairs])
+        batch = pa.RecordBatch.from_pydict({"account": [1], "amount": [5], "note": note})
+        return run(replace(chosen, columns=("account", "amount", "note")), batch)
+
+    def test_have_the_types_of_now(self, tmp_path: Path) -> None:
+        with uncompiled():
+            with pytest.raises(ValueError):  # Arrow's: no batches at all
+                self.run(tmp_path, "a", pa.array([7], pa.int64()))
+            found = self.run(tmp_path, "b", pa.array([8], pa.int32()))
+        assert found.schema.field("note").type == pa.int32()
+        assert found.select(["note", "result"]).to_pylist() == [{"note": 7, "result": 5}, {"note": 8, "result": 10}]
+
+    def test_or_are_refused_where_a_value_does_not_fit(self, tmp_path: Path) -> None:
+        with uncompiled():
+            with pytest.raises(ValueError):
+                self.run(tmp_path, "a", pa.array(["x"]))
+            for _ in range(2):
+                with pytest.raises(
+                    InputError, match=r"'note' has type int64 now.*The batch is committed.*the type that"
+                ):
+                    self.run(tmp_path, "b", pa.array([8]))
+            found = self.run(tmp_path, "b", pa.array(["8"]))
+        assert found["note"].to_pylist() == ["x", "8"]

@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+import tidegate as tg
 from tidegate.durability import ownership
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.storage import open_storage
+from tidegate.operations.decision import Decision, Families, Strategy
 from tidegate.spark import transact
 
 from .ledgers import (
+    PROGRAM,
     SCHEMA,
     Account,
     Books,
@@ -136,6 +140,20 @@ def test_initial_takes_an_arrow_table_too(spark: SparkSession, tmp_path: Path) -
     rows: Any = pa.table({"id": [1, 2], "balance": [100, 0]})
     outcomes = ledger(frame(spark, [move(1, 1, 2, 30)]), tmp_path / "state", initial={Account: rows})
     assert collected(outcomes) == {1: (True, None, 70)}
+
+
+@pytest.mark.parametrize("strategy", ["serial", "mvlk", Decision("dfs", "group", "lazy"), Families()], ids=str)
+def test_every_strategy_gives_the_outcomes_and_rows_of_an_engine(
+    spark: SparkSession, tmp_path: Path, strategy: Strategy
+) -> None:
+    outcomes = transact(frame(spark, EVENTS), PROGRAM, state=tmp_path / "state", order_by="ts", strategy=strategy)
+    assert collected(outcomes) == Books().run(EVENTS).outcomes
+    engine = tg.Engine(PROGRAM, strategy=strategy, directory=tmp_path / "engine", keep_versions=3)
+    rows = [{name: event.get(name) for name in names()} for event in EVENTS]
+    answers = engine.run(pa.Table.from_pylist(rows), order_by="ts").select(["event", "committed", "reason", "result"])
+    assert {event: tuple(rest) for event, *rest in (a.values() for a in answers.to_pylist())} == collected(outcomes)
+    assert balances(spark, tmp_path / "state") == {r["id"]: r["balance"] for r in engine.scan(Account).to_pylist()}
+    engine.close()
 
 
 def test_large_batches_come_back_whole(spark: SparkSession, tmp_path: Path) -> None:

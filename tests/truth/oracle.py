@@ -90,6 +90,10 @@ def abort(reason: str) -> None:
     raise Abort(reason)
 
 
+def exists(row: Any) -> bool:
+    return row.exists  # type: ignore[no-any-return]
+
+
 def delete(row: Row) -> None:
     row.__dict__.update(row._defaults)
     row.__dict__["exists"] = False
@@ -138,7 +142,7 @@ def without_none(kind: Any) -> Any:
 
 
 STAND_IN = types.SimpleNamespace(
-    table=table, transaction=transaction, require=require, abort=abort, delete=delete, Abort=Abort
+    table=table, transaction=transaction, require=require, abort=abort, exists=exists, delete=delete, Abort=Abort
 )
 
 

@@ -6,7 +6,7 @@ smaller expressions, with the leaf first so that shrinking ends there:
 
     integer    n0, a.balance, 9223372036854775807, (n0 // rows[1].x), sum(r.x for r in rows), ...
     real       x0, (n0 / 3), math.sqrt(a.price), ...
-    boolean    flag0, (n0 < a.x <= 7), a.exists, a is b, (x0 in (1.5, 2.0)), any(...), ...
+    boolean    flag0, (n0 < a.x <= 7), a.exists, tg.exists(a), a is b, (x0 in (1.5, 2.0)), any(...), ...
     string     name0, "b", (a.label if flag0 else "")
 
 Anything may raise (zero divisors, bad indexes, the root of a negative number) and integers may pass
@@ -29,6 +29,7 @@ REALS = ["0.0", "1.0", "0.5", "2.0", "-1.5", "0.1", "3.0", "-0.0", "100.0"]
 EDGE_REALS = ["1e308", "5e-324", "9007199254740992.0", "-9.223372036854776e18", "1e16", "2.5", "-1e300"]
 STRINGS = ['""', '"a"', '"b"', '"käse"', '"a longer string of text"']
 KINDS = ("int", "float", "bool", "str")
+EXISTS = ["{}.exists", "tg.exists({})"]
 
 
 @dataclass(frozen=True)
@@ -359,7 +360,7 @@ class Expressions:
                 return f"(not {self.condition(inner)})"
             case "exists":
                 rows = [text for text, _ in self.scope.rows]
-                return f"{self.choices.pick(rows)}.exists" if rows else self.leaf("bool")
+                return self.choices.pick(EXISTS).format(self.choices.pick(rows)) if rows else self.leaf("bool")
             case "same":
                 return self.same() or self.leaf("bool")
             case "in":

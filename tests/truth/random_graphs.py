@@ -127,7 +127,7 @@ def random_graph_case(choices: Choices, small: bool = False) -> GraphCase:
     alone = asks and choices.chance(15)
     for number, members in enumerate(sizes if not alone else []):
         case.graphs.append(_random_graph(choices, case, number, members))
-    for number in range(choices.weighted([(3, 0), (3, 1), (1, 2)] if not alone else [(1, 1), (2, 2), (2, 3)])):
+    for number in range(choices.weighted([(2, 0), (3, 1), (2, 2)] if not alone else [(1, 1), (2, 2), (2, 3)])):
         _write_plain(choices, case, number)
     for graph in case.graphs:
         _write_dataflow(choices, case, graph)
@@ -456,7 +456,8 @@ def _events(choices: Choices, case: GraphCase) -> None:
     sources: list[tuple[int, str, Sequence[FieldSpec]]] = []
     for graph in case.graphs:
         sources += [(4, stream.name, stream.fields) for stream in graph.borders]
-    sources += [(1, name, [given for given, _ in parameters]) for name, parameters in case.plain]
+    often = choices.weighted([(2, 1), (1, 30)])  # plain transactions beside graphs, or graphs beside them
+    sources += [(often, name, [given for given, _ in parameters]) for name, parameters in case.plain]
     case.has_transaction_column = len(sources) > 1 or choices.chance(50)
     ts, part = 0, 0
     for _ in range(choices.weighted([(1, 5), (2, 12), (3, 25), (2, 40)])):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .choices import Choices
 from .random_bodies import Bodies
-from .random_expressions import Scope, TableSpec
+from .random_expressions import EXISTS, Scope, TableSpec
 
 LASTS = [5, 1, 12, 30, 100]
 
@@ -116,7 +116,7 @@ class LookingBodies(Bodies):
             table = self.choices.pick(self.reach.tables)
             same = [text for text, its in self.scope.rows if its == table]
             found = self.looked_up(table)
-            return f"({self.choices.pick(same)} is {found})" if same else f"{found}.exists"
+            return f"({self.choices.pick(same)} is {found})" if same else self.choices.pick(EXISTS).format(found)
         return super().boolean(depth)
 
     # What rows were.
@@ -134,7 +134,7 @@ class LookingBodies(Bodies):
         found = [
             (f"len({self.asked(row, table)})", "int"),
             (f"sum(o.{self.choices.pick(numbers)} for o in {self.asked(row, table)})", "int"),
-            (f"any(o.exists for o in {self.asked(row, table)})", "bool"),
+            (f"any({self.choices.pick(EXISTS).format('o')} for o in {self.asked(row, table)})", "bool"),
         ]
         if self.choices.chance(30):
             found.append((f"count_{table.name}({row})", "int"))
@@ -156,7 +156,7 @@ class LookingBodies(Bodies):
         self.scope = outer.inner()
         self.scope.loops += 1
         variable = f"old{outer.loops}_{table.name.lower()}"  # a variable is a state of one table
-        states = [(f"{variable}.time", "int"), (f"{variable}.exists", "bool")]
+        states = [(f"{variable}.time", "int"), (self.choices.pick(EXISTS).format(variable), "bool")]
         states += [(f"{variable}.{name}", kind) for name, kind in table.writable()]
         self.scope.values.extend(states * 3)
         self.write(header.format(variable))

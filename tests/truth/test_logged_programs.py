@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.engine import flows
+from tidegate.engine import stages
+from tidegate.engine.graphs import walk
 from tidegate.foundation.jit import uncompiled
 
 from . import comparison, graph_comparison
@@ -55,9 +56,9 @@ def run_graphs(seeds: range, small: bool = False) -> int:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Stages run side by side whenever there are several, two events at a time, and threads change often."""
-    monkeypatch.setattr(flows, "STAGED_EVENTS_MIN", 1)
-    monkeypatch.setattr(flows, "PIECES", 10_000)
-    monkeypatch.setattr(flows, "PIECE_EVENTS", 2)
+    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
+    monkeypatch.setattr(walk, "PIECES", 10_000)
+    monkeypatch.setattr(walk, "PIECE_EVENTS", 2)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

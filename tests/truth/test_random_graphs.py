@@ -12,12 +12,14 @@ import collections
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import tidegate as tg
-from tidegate.engine import core, flows, lanes
+from tidegate.engine import core, stages
+from tidegate.engine.graphs import lanes, walk
 from tidegate.engine.state import history, journal, streams, table, windows
 from tidegate.foundation.jit import uncompiled
 
@@ -38,17 +40,24 @@ SIDE_BY_SIDE = [
 ]  # fmt: skip
 
 
+PLAIN_BY_STRATEGIES = [replace(calls, record=False) for calls in SIDE_BY_SIDE]
+
+
 def some_calls(seed: int) -> list[Calls]:
-    """One way by one worker, and one by several; every way has its turn."""
-    return [CALLS[seed % len(CALLS)], SIDE_BY_SIDE[seed % len(SIDE_BY_SIDE)]]
+    """One way by one worker, and two by several; every way has its turn."""
+    return [ways[seed % len(ways)] for ways in (CALLS, SIDE_BY_SIDE, PLAIN_BY_STRATEGIES)]
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stages run side by side whenever there are several, two events at a time, and threads change often."""
-    monkeypatch.setattr(flows, "STAGED_EVENTS_MIN", 1)
-    monkeypatch.setattr(flows, "PIECES", 10_000)
-    monkeypatch.setattr(flows, "PIECE_EVENTS", 2)
+    """Stages run side by side whenever there are several, two events at a time, and threads change often.
+
+    Where they do not, the strategies run every plain transaction.
+    """
+    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
+    monkeypatch.setattr(stages, "AROUND_EVENTS", 1)
+    monkeypatch.setattr(walk, "PIECES", 10_000)
+    monkeypatch.setattr(walk, "PIECE_EVENTS", 2)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

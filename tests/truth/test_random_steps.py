@@ -23,7 +23,7 @@ import pytest
 
 from tidegate.compiler.program import build_program
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import StepRecord, pack_steps, unpack_steps
+from tidegate.engine.graphs.steps import StepRecord, pack_steps, unpack_steps
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.plan import Program
 
@@ -69,7 +69,7 @@ def state_of(core: EngineCore) -> dict[str, Any]:
     found: dict[str, Any] = {name: core.rows(name).to_pylist() for name in core.tables}
     found |= {f"output {name}": table.to_pylist() for name, table in core.outputs_waiting().items()}
     found["rounds"] = [int(n) for n, flow in zip(graphs.rounds, graphs.flows.flows, strict=True) if flow.name]
-    found["waiting"] = graphs.waiting.to_pylist() if graphs.waiting is not None else []
+    found["waiting"] = graphs.waiting.rows()
     for number in range(len(graphs.flows.windows)):
         found[f"window {number}"] = graphs.window_rows(number).to_pylist()
     for number, stream in enumerate(graphs.streams):

@@ -1,4 +1,4 @@
-"""The verbs inside a transaction: `require`, `abort`, `delete`, `lookup`, `history`.
+"""The verbs inside a transaction: `require`, `abort`, `exists`, `delete`, `lookup`, `history`.
 
 In plain Python they do what they say: `require` and `abort` raise `Abort`, `delete` empties the
 row object. The compiler knows them by identity and turns them into outcomes and writes.
@@ -40,6 +40,14 @@ def abort(reason: str) -> NoReturn:
     raise Abort(reason)
 
 
+def exists(row: Any, /) -> bool:
+    """Whether a row exists: it was loaded, or a transaction assigned to one of its fields, and nobody deleted it since.
+
+    The same as `row.exists`. Type checkers know this function; of the attribute, which no table declares, they do not.
+    """
+    return bool(row.exists)
+
+
 def delete(row: Any) -> None:
     """Delete a row: it no longer exists, and its fields read as their defaults again."""
     layout = getattr(type(row), "__tidegate_layout__", None)
@@ -55,13 +63,13 @@ def lookup(table: type[Row], key: Any) -> Row:
 
     What a signature can say it should: rows that are parameters are known before the transaction runs, so that more
     of them can run side by side. A composite key is a tuple. In plain Python the row comes from whoever is asked
-    (`looking_up`).
+    (`tidegate.testing.looking_up`).
     """
     finder = _finder.get()
     if finder is None:
         raise LookupError(
-            f"tg.lookup({table.__name__}, {key!r}): nobody knows the rows; "
-            "open `with tg.looking_up(finder):` around the call"
+            f"tg.lookup({table.__name__}, {key!r}): outside an engine the rows come from the test; open "
+            "`with tidegate.testing.looking_up(finder):` around the call"
         )
     found: Row = finder(table, key)
     return found
@@ -95,7 +103,10 @@ def history(row: Any, *, last: int) -> Sequence[Any]:
     """
     rememberer = _rememberer.get()
     if rememberer is None:
-        raise LookupError("tg.history: nobody remembers; open `with tg.remembering(rememberer):` around the call")
+        raise LookupError(
+            "tg.history: outside an engine the states come from the test; open "
+            "`with tidegate.testing.remembering(rememberer):` around the call"
+        )
     return rememberer(row, last)
 
 

@@ -6,6 +6,11 @@
 
 A stream that no transaction of the graph emits is fed from outside: whoever is on it is a border transaction, all
 others are interior. What a border transaction took in as one atomic batch goes through the graph as one round.
+
+An event carries every field of its stream: a null refuses it, even in one that no transaction uses. Where several
+transactions are on a border stream, an event is committed if all of them are. If one aborts, the event has its reason,
+of several that of the first in the graph, and what the others did stays; nest them where that must not be. An event's
+result is that of the first transaction on its stream.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from tidegate.api.stream import Stream
 from tidegate.api.transaction import Transaction
 from tidegate.api.window import Window
 from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.outcomes import OUTCOME_COLUMNS
 
 
 class Dataflow:
@@ -63,8 +69,9 @@ def dataflow(
         transactions: functions declared with `@tg.transaction(on=...)` and `@tg.trigger(on=...)`.
         nested: groups of them that commit together or not at all; nothing else runs in between.
         atomic_batch: how many tuples of a border stream are taken in as one, or the name of a field: tuples that
-            follow each other with equal values in it are one.
-        name: what tools call it; without it, the name of its first border stream.
+            follow each other with equal values in it are one. NaN equals nothing, so each is one by itself.
+        name: what tools and states call it; without it, the name of its first border stream. No two graphs of an
+            engine have the same.
     """
     return _Graph(list(transactions), [list(group) for group in nested]).declare(atomic_batch, name)
 
@@ -247,6 +254,14 @@ class _Graph:
                 borders[member.on.name] = member.on
         if not borders:
             raise self.refuse("no stream is fed from outside, so nothing would ever run")
+        for stream in borders.values():
+            for field in stream.layout.fields:
+                if field.name in OUTCOME_COLUMNS:
+                    raise self.refuse(
+                        f"the border stream {stream.name!r} has a field {field.name!r}, and so is a column of the "
+                        f"outcomes called ({', '.join(OUTCOME_COLUMNS)}); an event's column of that name is refused: "
+                        f"rename the field, for example {stream.name}_{field.name}"
+                    )
         return tuple(borders.values())
 
     def _check_batch(self, atomic_batch: object, borders: tuple[Stream, ...]) -> None:

@@ -4,7 +4,7 @@
     seen = tg.stream("seen", vehicle=Vehicle)           or a table: the field carries the key of a row
 
 A transaction declared with `emits=[valid]` may say `tg.emit(valid, contestant=3)`. In plain Python, `emit` gives
-its tuple to whoever collects (`collecting`), so that a function can be tested on its own:
+its tuple to whoever collects (`tidegate.testing.collecting`), so that a function can be tested on its own:
 
     with collecting(lambda stream, fields: found.append(fields)):
         validate(Voter(1), Contestant(3))
@@ -42,7 +42,7 @@ class Stream:
         return f"<stream {self.name}({fields})>"
 
 
-def stream(name: str, /, **fields: Any) -> Stream:
+def stream(name: str, /, **fields: type) -> Stream:
     """Declare a stream.
 
     Args:
@@ -57,8 +57,9 @@ def stream(name: str, /, **fields: Any) -> Stream:
         raise DefinitionError(f"a stream's name is an identifier, got {name!r}")
     if not fields:
         raise DefinitionError(f'stream {name!r} has no fields; write for example tg.stream("{name}", amount=int)')
+    given: dict[str, Any] = dict(fields)
     found, tables = [], {}
-    for field, kind in fields.items():
+    for field, kind in given.items():
         table = layout_of(kind)
         if table is not None:
             tables[table.name] = kind

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 
 from tidegate.api.stream import Stream
 from tidegate.api.window import Window
 from tidegate.operations.plan import TransactionPlan
 
+if TYPE_CHECKING:  # type checkers know typing_extensions, whether it is installed or not
+    from typing_extensions import TypeVar
 
-class Transaction:
+    Function = TypeVar("Function", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Function = TypeVar("Function", covariant=True)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Transaction(Generic[Function]):
     """A transaction: call it with plain rows and it is the plain function.
 
     It keeps the function's name, docstring and signature. `plan` is what the compiler made of it and
     `classes` are the tables of its signature by name. A streaming transaction is `on` a stream and `emits`
     others; a `trigger` runs inside the transaction that feeds its stream or owns its window.
+
+    Type checkers see the function's own signature, and know a `Transaction` without more as any of them. It has one
+    type argument, the function, and not its parameters and its result: what mypy takes for the common type of
+    `[transfer, deposit]` is then a list of transactions, and not of objects.
     """
 
     __wrapped__: Callable[..., Any]
@@ -40,9 +56,10 @@ class Transaction:
         self.windows = windows or {}
         self.trigger = trigger
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self: Transaction[Callable[P, R]], *arguments: P.args, **named: P.kwargs) -> R:
         """Run the plain function; `tg.require` and `tg.abort` raise `tg.Abort`."""
-        return self.__wrapped__(*arguments, **named)
+        result: R = self.__wrapped__(*arguments, **named)
+        return result
 
     def __repr__(self) -> str:
         parameters = ", ".join(parameter.name for parameter in self.plan.parameters)

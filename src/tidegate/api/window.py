@@ -1,13 +1,33 @@
 """`tg.window`: the latest tuples of a stream, private to the transaction that declares it.
 
-    recent: tg.window(valid, rows=100, slide=10)               the last 100 tuples, renewed every 10
-    minute: tg.window(valid, time="ts", length=60, slide=10)   the last 60 units of the field `ts`, renewed every 10
+    recent = tg.window(valid, rows=100, slide=10)               the last 100 tuples, renewed every 10
+    minute = tg.window(valid, time="ts", length=60, slide=10)   the last 60 units of the field `ts`, renewed every 10
+
+    @tg.transaction(on=valid)
+    def rank(contestant: Contestant, votes: Annotated[tg.WindowRows, recent]) -> None:
+
+`Annotated` lets type checkers know what the body sees. At run time the window alone is an annotation, too:
+`votes: recent`.
 
 New tuples are staged: nobody sees them until the window slides. Without `slide` it is tumbling. The body sees the
 visible rows, oldest first, and aggregates that cost the same for a window of a hundred rows and of a million:
 
-    len(recent)   recent.slid   recent[0].contestant   for vote in recent: ...
-    recent.sum("amount")  .min("amount")  .max("amount")  .distinct("phone")  .frequency("phone", 7)  .top("phone", 3)
+    len(votes)   votes.slid   votes[0].contestant   for vote in votes: ...
+    votes.sum("amount")  .min("amount")  .max("amount")  .distinct("phone")  .frequency("phone", 7)  .top("phone", 3)
+
+By rows, a window slides at every `slide`-th tuple, for the first time when so many are there: it need not be full. The
+tuple that makes it slide is among the visible rows.
+
+    rows=4, slide=2      1   2   3   4   5   6
+    visible              -   12  12  1-4 1-4 3-6
+
+By time, it is cut at the multiples of `slide` (0, 10, 20, ... and -10, ...), whenever the first tuple came. The first
+tuple at or behind a cut makes it slide. Visible are then the tuples that came in the `length` before the cut; the tuple
+itself is staged until the next cut. A late tuple counts as of the latest time that the window has seen: it is never
+dropped. What was staged shows once, even if a long pause has passed over it.
+
+    length=20, slide=10      ts=7   ts=9   ts=10   ts=8 (late)   ts=20
+    visible                  -      -      7 9     7 9           7 9 10 8
 """
 
 from __future__ import annotations
@@ -15,7 +35,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from tidegate.api.control import Abort
 from tidegate.api.stream import Stream
@@ -27,7 +47,7 @@ _numbers = itertools.count(1)
 
 
 class Window:
-    """A window declared with `tg.window`; it is used as the annotation of a parameter."""
+    """A window declared with `tg.window`; it annotates a parameter: `recent: Annotated[tg.WindowRows, window]`."""
 
     def __init__(self, stream: Stream, size: int, slide: int, time: str) -> None:
         self.stream, self.size, self.slide, self.time = stream, size, slide, time
@@ -46,7 +66,7 @@ def window(
     time: str | None = None,
     length: int | None = None,
     slide: int | None = None,
-) -> Any:
+) -> Window:
     """Declare a window over a stream.
 
     Args:
@@ -54,7 +74,8 @@ def window(
         rows: how many rows it holds.
         time: instead of `rows`, the int field of the stream that carries the time,
         length: and how many units of it the window spans.
-        slide: how many new rows, or units of time, make it slide; without it, all of them: a tumbling window.
+        slide: how many new rows, or units of time, make it slide; without it, all of them: a tumbling window. By rows
+            it slides before it is full; by time it is cut at the multiples of `slide`.
     """
     if not isinstance(over, Stream):
         raise DefinitionError(f"tg.window takes a stream first, got {over!r}")
@@ -80,7 +101,9 @@ def window(
 
 
 class WindowRows(Sequence[Any]):
-    """The visible rows of a window, as a transaction sees them when it is called as plain Python.
+    """The visible rows of a window, as a transaction sees them.
+
+    It is what a parameter that is a window is annotated with, and what a test gives to the plain function:
 
     >>> recent = WindowRows([{"amount": 3}, {"amount": 4}], slid=True)
     >>> recent.sum("amount"), recent[-1].amount, len(recent)
@@ -110,24 +133,24 @@ class WindowRows(Sequence[Any]):
             raise Abort("overflow")
         return total
 
-    def min(self, field: str) -> Any:
-        """The smallest value; ValueError for an empty window."""
-        return min(self._values(field))
+    def min(self, field: str) -> int:
+        """The smallest value of an int field; ValueError for an empty window."""
+        return cast("int", min(self._values(field)))
 
-    def max(self, field: str) -> Any:
-        """The largest value; ValueError for an empty window."""
-        return max(self._values(field))
+    def max(self, field: str) -> int:
+        """The largest value of an int field; ValueError for an empty window."""
+        return cast("int", max(self._values(field)))
 
     def distinct(self, field: str) -> int:
         """How many different values there are."""
         return len(set(self._values(field)))
 
-    def frequency(self, field: str, value: Any) -> int:
+    def frequency(self, field: str, value: int | str) -> int:
         """How many rows have a value."""
         return self._values(field).count(value)
 
-    def top(self, field: str, count: int) -> list[Any]:
-        """The most frequent values, at most `count` of them; of equally frequent ones the smaller comes first."""
+    def top(self, field: str, count: int) -> list[int]:
+        """The most frequent values of an int field, at most `count`; of equally frequent ones the smaller first."""
         values = self._values(field)
         ranked = sorted(set(values), key=lambda value: (-values.count(value), value))
         return ranked[: max(count, 0)]

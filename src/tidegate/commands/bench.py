@@ -110,6 +110,10 @@ BENCHMARKS = (
         ONCE | {"events": 300, "cost": 0.1},
     ),
     Benchmark(
+        "mixed", "plain transactions in one program with a graph and with look-ups: by one worker, and by several",
+        streams.mixed, ONCE | {"events": 300, "cost": 0.1},
+    ),
+    Benchmark(
         "execute", "one transaction now, between the batches of a stream", streams.execute,
         ONCE | {"requests": 100, "votes": 20},
     ),

@@ -1,4 +1,4 @@
-"""`tidegate bench` for dataflow graphs: leaderboard, triggers, windows, stages, and single requests between them.
+"""`tidegate bench` for dataflow graphs: leaderboard, triggers, windows, stages, mixed programs, and single requests.
 
 The first two compare the engine's own triggers with a client that calls one procedure after the other and waits.
 """
@@ -106,7 +106,7 @@ def stages(
     Example: `tidegate bench stages --steps 4 --workers 4`
     """
     from tidegate.benchmarks import stages as experiments
-    from tidegate.engine.execution.workers import processors
+    from tidegate.foundation.processors import processors
     from tidegate.workloads.cost import calibrate
 
     declared = experiments.experiment(
@@ -119,6 +119,35 @@ def stages(
         rounds=rounds,
     )
     view.finish([view.run(declared, view.file_for(output, "stages", smoke))])
+
+
+def mixed(
+    events: Annotated[int, typer.Option(min=1, help="Events in one run.")] = 20_000,
+    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work in each plain transaction.")] = 10.0,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="all cores")] = None,
+    rounds: Rounds = 7,
+    seed: Seed = 1,
+    output: Output = None,
+    smoke: Smoke = False,
+) -> None:
+    """Plain transactions in one program with a graph and with look-ups: by one worker, and by several.
+
+    Example: `tidegate bench mixed --cost 1`
+    """
+    from tidegate.benchmarks import mixed as experiments
+    from tidegate.foundation.processors import processors
+    from tidegate.workloads.cost import calibrate
+
+    declared = experiments.experiment(
+        events=events,
+        cost_us=cost,
+        pace=calibrate(),
+        workers=workers or processors(),
+        seed=seed,
+        rounds=rounds,
+        bar=None if smoke else experiments.BAR,
+    )
+    view.finish([view.run(declared, view.file_for(output, "mixed", smoke))])
 
 
 def execute(

@@ -319,7 +319,6 @@ def stages_of(graph: Dataflow) -> list[list[str]]:
     from tidegate.compiler.program import build_program
 
     plan = build_program([graph]).plan
-    assert plan.flows is not None
     groups = [[plan.flows.group(number) for number in stage.groups] for stage in plan.flows.stages]
     members = [[plan.flows.members[m].transaction for group in own for m in group.members] for own in groups]
     return [[plan.transactions[number].name for number in own] for own in members]

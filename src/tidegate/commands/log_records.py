@@ -23,7 +23,7 @@ from typing import Any
 from tidegate.durability.commands import Codec, Execute, Load, Record, Run, Step, Take, Void, plans
 from tidegate.durability.log_format import Frame, Segment, frames
 from tidegate.durability.log_segments import numbers, open_segment
-from tidegate.engine.steps import unpack_steps
+from tidegate.engine.graphs.steps import unpack_steps
 from tidegate.foundation.storage import Storage
 
 

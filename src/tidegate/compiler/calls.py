@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidegate.api.control import Abort, abort, delete, history, lookup, require
+from tidegate.api.control import Abort, abort, delete, exists, history, lookup, require
 from tidegate.api.stream import emit
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.expressions import Expressions, list_parts
@@ -282,6 +282,16 @@ def _length(calls: Calls, node: ast.Call) -> Term:
     return Term(calls.length_of(term), Kind.INT)
 
 
+def _exists(calls: Calls, node: ast.Call) -> Term:
+    """tg.exists(row) is row.exists."""
+    if len(node.args) != 1:
+        calls.refuse(node, f"exists() takes one row, got {len(node.args)} arguments")
+    row = node.args[0]
+    if isinstance(row, ast.Name) and calls.variable(row) is None:
+        calls.refuse(node, f"exists() takes a row, got {row.id!r}", "give it a parameter, or what tg.lookup returns")
+    return calls.attribute(ast.copy_location(ast.Attribute(row, "exists", ast.Load()), node))
+
+
 def _absolute(calls: Calls, node: ast.Call) -> Term:
     term = calls.one_number(node)
     if term.type in (Kind.FLOAT, MIXED):
@@ -399,6 +409,7 @@ def _float_function(name: str, kind: Kind) -> Callable[[Calls, ast.Call], Term]:
 
 
 _KNOWN: dict[Any, Callable[[Calls, ast.Call], Term]] = {
+    exists: _exists,
     len: _length,
     abs: _absolute,
     min: _extreme("<"),

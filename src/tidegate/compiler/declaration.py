@@ -9,7 +9,7 @@ import types
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 from tidegate.api.control import history, lookup
 from tidegate.api.stream import Stream
@@ -25,13 +25,16 @@ from tidegate.operations.flow import WindowParameter
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import TransactionPlan, ValueParameter
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @overload
-def transaction(function: Callable[..., Any]) -> Transaction: ...
+def transaction(function: Callable[P, R]) -> Transaction[Callable[P, R]]: ...
 @overload
 def transaction(
     *, compiled: bool = True, on: Stream | None = None, emits: Sequence[Stream] = (), time: str = ""
-) -> Callable[[Callable[..., Any]], Transaction]: ...
+) -> Callable[[Callable[P, R]], Transaction[Callable[P, R]]]: ...
 def transaction(
     function: Callable[..., Any] | None = None,
     *,
@@ -39,7 +42,7 @@ def transaction(
     on: Stream | None = None,
     emits: Sequence[Stream] = (),
     time: str = "",
-) -> Transaction | Callable[[Callable[..., Any]], Transaction]:
+) -> Any:
     """Declare a transaction: a plain function whose signature is its read and write set.
 
     A parameter annotated with a table is a row, `list[Table]` a list of rows; the event's column of that
@@ -54,11 +57,11 @@ def transaction(
         time: the int parameter that carries its own time; needed where the program asks for `tg.history`.
 
     Returns:
-        The transaction, still callable as the plain function on plain rows.
+        The transaction, still callable as the plain function on plain rows: type checkers see its own signature.
     """
     names = sys._getframe(1).f_locals
 
-    def declare(declared: Callable[..., Any]) -> Transaction:
+    def declare(declared: Callable[P, R]) -> Transaction[Callable[P, R]]:
         return _declare(declared, compiled, names, _Declared(on, tuple(emits), time=time))
 
     return declare if function is None else declare(function)
@@ -66,19 +69,20 @@ def transaction(
 
 def trigger(
     *, on: Stream | Window, emits: Sequence[Stream] = (), compiled: bool = True, time: str = ""
-) -> Callable[[Callable[..., Any]], Transaction]:
+) -> Callable[[Callable[P, R]], Transaction[Callable[P, R]]]:
     """Declare a trigger: a step that runs inside another transaction, as a part of it.
 
     Args:
-        on: a stream: it runs inside the transaction that emits into it, for every tuple. Or a window: it runs inside
-            the transaction that has the window, whenever that slides, with the fields of the tuple that made it.
+        on: a stream: it runs inside the transaction that emits into it, for every tuple, when that has taken all tuples
+            of its round, and before any transaction on the stream. Or a window: it runs inside the transaction that has
+            the window, whenever that slides, with the fields of the tuple that made it, before the body takes it.
         emits: the streams that it may `tg.emit` into.
         compiled: False runs it as plain Python.
         time: the int parameter that carries its own time, as for a transaction.
     """
     names = sys._getframe(1).f_locals
 
-    def declare(declared: Callable[..., Any]) -> Transaction:
+    def declare(declared: Callable[P, R]) -> Transaction[Callable[P, R]]:
         return _declare(declared, compiled, names, _Declared(on, tuple(emits), trigger=True, time=time))
 
     return declare
@@ -94,7 +98,7 @@ class _Declared:
     time: str = ""
 
 
-def _declare(function: Callable[..., Any], compiled: bool, names: Any, given: _Declared) -> Transaction:
+def _declare(function: Callable[P, R], compiled: bool, names: Any, given: _Declared) -> Transaction[Callable[P, R]]:
     if not isinstance(function, types.FunctionType):
         raise DefinitionError(f"@tg.transaction decorates a function, got {function!r}")
     place = Place(function.__code__.co_filename, _definition_line(function))

@@ -231,7 +231,7 @@ class Expressions(Numbers):
                 return f"({stop} > {start})"
             case WindowOf():
                 return f"({self.window_length(term)} > 0)"
-        self.refuse(node, f"a condition is required here, got {describe(term.type)}", "test row.exists or a field")
+        self.refuse(node, f"a condition is required here, got {describe(term.type)}", "test tg.exists(row) or a field")
 
     def test(self, node: ast.expr) -> str:
         """Code for the truth of an expression."""

@@ -18,23 +18,16 @@ from tidegate.operations.flow import (
     StreamField,
     StreamLayout,
     WindowParameter,
+    own_stream,
 )
-from tidegate.operations.plan import RowParameter
+from tidegate.operations.plan import RowParameter, TransactionPlan
 
 
 def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) -> FlowsPlan:
     """The plan of all graphs of a program; `transactions` are all of its transactions in their order."""
     number_of = {id(transaction): number for number, transaction in enumerate(transactions)}
-    streams: dict[str, StreamLayout] = {}
-    owner_of_stream: dict[str, str] = {}
-    for dataflow in dataflows:
-        for stream in _streams(dataflow):
-            if owner_of_stream.setdefault(stream.name, dataflow.name) != dataflow.name:
-                raise DefinitionError(
-                    f"the stream {stream.name!r} belongs to two dataflows, {owner_of_stream[stream.name]!r} and "
-                    f"{dataflow.name!r}; put their transactions into one"
-                )
-            streams[stream.name] = stream.layout
+    _require_apart(dataflows)
+    streams = {stream.name: stream.layout for dataflow in dataflows for stream in _streams(dataflow)}
     plain = {t.__name__ for t in transactions if t.on is None}
     for dataflow in dataflows:
         for border in dataflow.borders:
@@ -61,9 +54,11 @@ def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) 
         flows.append(FlowPlan(dataflow.name, groups, borders, dataflow.atomic_batch, _groups(flows)))
     remembered = _remembered(transactions)
     for number, transaction in enumerate(transactions):
-        if transaction.on is None and (transaction.plan.lookups or remembered):
-            streams[transaction.__name__] = _arguments(transaction)
-            consumed.add(transaction.__name__)
+        plan = transaction.plan
+        if transaction.on is None and (plan.lookups or plan.histories or _written(plan) & set(remembered)):
+            stream_name = own_stream(transaction.__name__)
+            streams[stream_name] = StreamLayout(stream_name, _arguments(transaction))
+            consumed.add(stream_name)
             plans.append(MemberPlan(number, len(streams) - 1, border=True))
             flows.append(FlowPlan("", (GroupPlan((len(plans) - 1,), ()),), (len(streams) - 1,), 1, _groups(flows)))
     first_on = {m.stream: n for n, m in reversed(list(enumerate(plans))) if m.border and m.on_window < 0}
@@ -87,8 +82,7 @@ def _remembered(transactions: Sequence[Transaction]) -> dict[str, int]:
             keeps[table.name] = max(last, keeps.get(table.name, 0))
     for transaction in transactions:
         plan = transaction.plan
-        written = {p.table.name for p in plan.parameters if isinstance(p, RowParameter) and p.name in plan.written}
-        for name in sorted((written | set(plan.lookup_writes)) & set(keeps)):
+        for name in sorted(_written(plan) & set(keeps)):
             if not plan.time:
                 raise DefinitionError(
                     f"transaction {plan.name!r} writes {name}, of which the program asks for earlier states "
@@ -98,20 +92,47 @@ def _remembered(transactions: Sequence[Transaction]) -> dict[str, int]:
     return keeps
 
 
-def _arguments(transaction: Transaction) -> StreamLayout:
-    """The stream that stands for a plain transaction's events, where it runs as a graph of its own."""
+def _written(plan: TransactionPlan) -> set[str]:
+    """The tables whose rows a transaction may write."""
+    rows = {p.table.name for p in plan.parameters if isinstance(p, RowParameter) and p.name in plan.written}
+    return rows | set(plan.lookup_writes)
+
+
+def _arguments(transaction: Transaction) -> tuple[StreamField, ...]:
+    """The fields of the stream that stands for a plain transaction's events."""
     fields = []
     for parameter in transaction.plan.parameters:
         if parameter.many:
             raise DefinitionError(
-                f"transaction {transaction.__name__!r}: parameter {parameter.name!r} is a list, and it looks rows "
-                "up, or the program asks for histories; lists are not possible there: use tg.lookup for each row"
+                f"transaction {transaction.__name__!r}: parameter {parameter.name!r} is a list, and it looks rows up, "
+                "or has to do with earlier states (tg.history); lists are not possible there: use tg.lookup for each "
+                "row"
             )
         if isinstance(parameter, RowParameter):
             fields.append(StreamField(parameter.name, None, parameter.table))
         else:
             fields.append(StreamField(parameter.name, parameter.kind))
-    return StreamLayout(transaction.__name__, tuple(fields))
+    return tuple(fields)
+
+
+def _require_apart(dataflows: Sequence[Dataflow]) -> None:
+    """Refuse dataflows that share a stream, and those that share a name: states and histories know them by it."""
+    owner_of: dict[str, Dataflow] = {}
+    named: dict[str, Dataflow] = {}
+    for dataflow in dataflows:
+        for stream in _streams(dataflow):
+            other = owner_of.setdefault(stream.name, dataflow)
+            if other is not dataflow:
+                both = f"{other!r} and {dataflow!r}"
+                raise DefinitionError(
+                    f"the stream {stream.name!r} belongs to two dataflows, {both}; put their transactions into one, "
+                    "tg.dataflow([...]), or declare a stream for each"
+                )
+        if named.setdefault(dataflow.name, dataflow) is not dataflow:
+            raise DefinitionError(
+                f"two dataflows are named {dataflow.name!r}: {named[dataflow.name]!r} and {dataflow!r}; give one "
+                "another name: tg.dataflow([...], name=...)"
+            )
 
 
 def _streams(dataflow: Dataflow) -> list[Stream]:
@@ -128,10 +149,18 @@ def _windows(members: Sequence[Transaction]) -> tuple[list[WindowParameter], lis
     """All windows, and the member that owns each."""
     windows: list[WindowParameter] = []
     owners: list[int] = []
+    kept: dict[str, str] = {}
     for number, member in enumerate(members):
         for parameter in member.plan.windows:
             if isinstance(member.on, Window) and member.on.identity == parameter.identity:
                 continue
+            stored = f"{member.__name__}_{parameter.name}"
+            if stored in kept:
+                raise DefinitionError(
+                    f"the windows {kept[stored]} and {member.__name__}({parameter.name}) would both be kept as "
+                    f"{stored!r}; rename one of the parameters"
+                )
+            kept[stored] = f"{member.__name__}({parameter.name})"
             windows.append(parameter)
             owners.append(number)
     return windows, owners

@@ -43,12 +43,16 @@ _VIEWS = {Kind.INT: "integers_at", Kind.FLOAT: "floats_at", Kind.BOOL: "flags_at
 
 
 def list_operations(
-    plans: tuple[TransactionPlan, ...],
+    plans: tuple[TransactionPlan, ...], in_graphs: frozenset[int]
 ) -> tuple[tuple[Operation, ...], tuple[tuple[int, ...], ...]]:
-    """The operations of a program, and for each transaction the kinds that it splits into."""
+    """The operations of a program, and for each transaction the kinds that it splits into.
+
+    A transaction that runs in a dataflow graph has its number among them and touches nothing: it is never scheduled.
+    """
     operations = []
     for number, plan in enumerate(plans):
-        rows = tuple(parameter.name for parameter in plan.parameters if isinstance(parameter, RowParameter))
+        parameters = () if number in in_graphs else plan.parameters
+        rows = tuple(parameter.name for parameter in parameters if isinstance(parameter, RowParameter))
         writes = tuple(name for name in rows if name in plan.written)
         operations.append(Operation(number, rows, writes, first_failure=0, whole=True, text=""))
     split = []
@@ -73,8 +77,10 @@ class OperateWriter:
         values: tuple[Binding, ...],
         places: tuple[tuple[int, ...], ...],
         scratch_of: list[list[int]],
+        in_graphs: frozenset[int],
     ) -> None:
         self.plans, self.operations, self.slices = plans, operations, slices
+        self.scheduled = [plan.compiled and number not in in_graphs for number, plan in enumerate(plans)]
         self.rows, self.values = rows, values
         self.places, self.scratch_of = places, scratch_of
         self._views: dict[str, str] = {}
@@ -113,13 +119,13 @@ class OperateWriter:
         parts = [part for kind, operation in enumerate(self.operations) for part in self._operation(kind, operation)]
         lines = ["@entry", "def operate(context, kind, event, slots):"]
         for kind, operation in enumerate(self.operations):
-            if self.plans[operation.transaction].compiled:
+            if self.scheduled[operation.transaction]:
                 lines += [f"    if kind == {kind}:", f"        return operation_{kind}(context, event, slots)"]
         return "\n\n\n".join([*parts, "\n".join([*lines, f"    return {ESCAPE}"])])
 
     def _operation(self, kind: int, operation: Operation) -> list[str]:
         plan = self.plans[operation.transaction]
-        if not plan.compiled:
+        if not self.scheduled[operation.transaction]:
             return []
         passed, slots = self._slots(operation)
         passed |= self._event_values(operation.transaction)

@@ -35,7 +35,7 @@ from tidegate.compiler.graphs import lay_out
 from tidegate.compiler.operate import OperateWriter, list_operations
 from tidegate.compiler.stages import find_stages
 from tidegate.foundation.errors import DefinitionError
-from tidegate.operations.flow import FlowsPlan
+from tidegate.operations.flow import FlowsPlan, event_name
 from tidegate.operations.layout import Kind, TableLayout
 from tidegate.operations.plan import (
     Binding,
@@ -101,49 +101,45 @@ def build_program(transactions: Sequence[Transaction | Dataflow] | Transaction |
             raise DefinitionError(f"two transactions of the program are named {name!r}; rename one")
     functions = tuple(transaction.__wrapped__ for transaction in members)
     dataflows = [part for part in transactions if isinstance(part, Dataflow)]
-    as_graphs = any(plan.lookups or plan.histories for plan in plans)
-    graphs = lay_out(dataflows, members) if dataflows or as_graphs else None
-    return Program(link(plans, graphs), functions, classes)
+    return Program(link(plans, lay_out(dataflows, members)), functions, classes)
 
 
-def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None = None) -> ProgramPlan:
-    """Join transaction plans into a program plan."""
+def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
+    """Join transaction plans, and the graphs that some of them run in, into a program plan."""
     entries = entries_of(plans, flows)
     rows, values = _bindings(plans, entries, flows)
     result, by_transaction = _result_type(plans)
     arrays, places = _result_arrays(plans, by_transaction)
-    carried = [field.table for stream in flows.streams for field in stream.fields] if flows is not None else []
+    carried = [field.table for stream in flows.streams for field in stream.fields]
     mentioned = [
         *(table for plan in plans for table in plan.tables),
         *(table for table in carried if table is not None),
     ]
     tables = tuple(dict.fromkeys(mentioned))
     scratch, scratch_of = _scratch(plans, rows)
-    streaming = frozenset(member.transaction for member in flows.members) if flows is not None else frozenset()
-    writer = _RunWriter(plans, tables, rows, values, places, scratch_of, entries, streaming)
-    operations, slices = list_operations(plans) if flows is None else ((), ((),) * len(plans))
+    in_graphs = frozenset(member.transaction for member in flows.members)
+    writer = _RunWriter(plans, tables, rows, values, places, scratch_of, entries, in_graphs)
+    operations, slices = list_operations(plans, in_graphs)
     reasons = tuple(reason for plan in plans for reason in plan.reasons)
-    source = ""
-    names = [plan.name for plan in plans]
-    if flows is None:
-        operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of)
-        operate.list_addresses(tables, arrays, scratch)
-        source = f"{writer.text(len(arrays), len(scratch))}\n\n\n{operate.text()}\n"
-    else:
-        flows = replace(flows, stages=find_stages(flows, plans))
-        plain = [(n, plan) for n, plan in enumerate(plans) if n not in streaming]
+    operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of, in_graphs)
+    operate.list_addresses(tables, arrays, scratch)
+    flows = replace(flows, stages=find_stages(flows, plans))
+    constants, parts = "", [operate.text()]
+    if in_graphs:
+        plain = [(n, plan) for n, plan in enumerate(plans) if n not in in_graphs]
         calls = {n: writer.call(n, plan) if plan.source else "-1" for n, plan in plain}
         graph = FlowWriter(
             flows, plans, tables, (rows, values), entries, len(arrays), places, scratch_of, calls, len(reasons)
         )
-        source = f"{writer.text(len(arrays), len(scratch), graph.constants())}\n\n\n{graph.text()}\n"
+        constants, parts = graph.constants(), [*parts, graph.text()]
         reasons += tuple(graph.reasons)
         flows = replace(
             flows,
             environment=tuple((family, tuple(names)) for family, names in graph.environment().items()),
             journalled=tuple(table.name for table in graph.journalled),
         )
-        names = [_event_name(number, plans, entries, flows) for number in range(len(plans))]
+    source = "\n\n\n".join([writer.text(len(arrays), len(scratch), constants), *parts])
+    names = [_event_name(number, plans, entries, flows) for number in range(len(plans))]
     return ProgramPlan(
         tables=tables,
         transactions=plans,
@@ -158,7 +154,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None = None) -> 
         scratch=scratch,
         operations=operations,
         slices=slices,
-        source=source,
+        source=f"{source}\n",
         event_names=tuple(names),
         entries=tuple(dict.fromkeys(entry for entry in entries if entry >= 0)),
         flows=flows,
@@ -169,15 +165,13 @@ def _event_name(number: int, plans: tuple[TransactionPlan, ...], entries: list[i
     """What events call a transaction: a border one goes by its stream."""
     for member in flows.members:
         if member.transaction == number:
-            return flows.streams[member.stream].name if entries[number] == number else f"\0{number}"
+            return event_name(flows.streams[member.stream].name) if entries[number] == number else f"\0{number}"
     return plans[number].name
 
 
-def entries_of(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None) -> list[int]:
+def entries_of(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> list[int]:
     """Per transaction: under which number events come to it; -1 for one that only other transactions start."""
     entries = list(range(len(plans)))
-    if flows is None:
-        return entries
     first: dict[int, int] = {}
     for member in flows.members:
         if member.border and member.on_window < 0:
@@ -188,19 +182,20 @@ def entries_of(plans: tuple[TransactionPlan, ...], flows: FlowsPlan | None) -> l
 
 
 def _bindings(
-    plans: tuple[TransactionPlan, ...], entries: list[int], flows: FlowsPlan | None
+    plans: tuple[TransactionPlan, ...], entries: list[int], flows: FlowsPlan
 ) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
     """Every event column in every role that some transaction gives it."""
     users: dict[Parameter, list[int]] = {}
     writers: dict[Parameter, list[int]] = {}
+    in_graphs = {member.transaction for member in flows.members}
     for number, plan in enumerate(plans):
         for parameter in plan.parameters if entries[number] >= 0 else ():
             users.setdefault(parameter, []).append(entries[number])
-            if parameter.name in plan.written:
+            if parameter.name in plan.written and number not in in_graphs:
                 writers.setdefault(parameter, []).append(entries[number])
-    for member in flows.members if flows is not None else ():
+    for member in flows.members:
         if member.border:  # an event carries every field of its stream
-            for field in flows.streams[member.stream].fields:  # type: ignore[union-attr]
+            for field in flows.streams[member.stream].fields:
                 whole = RowParameter(field.name, field.table, False) if field.table is not None else None
                 found = whole or ValueParameter(field.name, field.kinds[0], False)
                 users.setdefault(found, []).append(entries[member.transaction])
@@ -295,18 +290,17 @@ class _RunWriter:
         places: tuple[tuple[int, ...], ...],
         scratch_of: list[list[int]],
         entries: list[int],
-        streaming: frozenset[int],
+        in_graphs: frozenset[int],
     ) -> None:
         self.plans, self.tables = plans, tables
         self.rows, self.values = rows, values
         self.places, self.scratch_of = places, scratch_of
         self.entries = entries
-        self.streaming = streaming
-        self.flowing = bool(streaming)
+        self.in_graphs = in_graphs
 
     def text(self, results: int, scratch: int, constants: str = "") -> str:
         """The module as far as `run` needs it."""
-        header = _HEADER + (FLOW_HEADER if self.flowing else "") + self._constants() + constants
+        header = _HEADER + (FLOW_HEADER if self.in_graphs else "") + self._constants() + constants
         parts = [header, *(plan.source for plan in self.plans if plan.source)]
         lines = [
             "@kernel_or_plain",
@@ -324,7 +318,7 @@ class _RunWriter:
         ]
         for number, plan in enumerate(self.plans):
             lines.append(f"        {'if' if number == 0 else 'elif'} k == {number}:")
-            direct = plan.source and number not in self.streaming
+            direct = plan.source and number not in self.in_graphs
             lines.append(f"            s = {self.call(number, plan)}" if direct else "            s = -1")
         lines += [
             "        else:",

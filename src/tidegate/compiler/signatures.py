@@ -7,11 +7,11 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
 from tidegate.api.stream import Stream
 from tidegate.api.table import KINDS, layout_of
-from tidegate.api.window import Window
+from tidegate.api.window import Window, WindowRows
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
 from tidegate.operations.plan import Parameter, ResultType, RowParameter, ValueParameter
@@ -40,6 +40,7 @@ def read_parameters(
 
     try:
         hints = get_type_hints(function, localns=dict(names))
+        annotated = get_type_hints(function, localns=dict(names), include_extras=True)
     except NameError as error:
         refuse(f"an annotation cannot be resolved: {error}", "define the table above the transaction")
     parameters: list[Parameter] = []
@@ -52,7 +53,12 @@ def read_parameters(
             refuse(f"parameter {name!r} has a default; every event carries its value", "remove the default")
         if name not in hints:
             refuse(f"parameter {name!r} has no annotation", _CHOICES)
-        hint = hints[name]
+        hint, named = hints[name], _windows_in(annotated[name])
+        if named:
+            if hint is not WindowRows or len(named) > 1:
+                count = "a window" if len(named) == 1 else "two windows"
+                refuse(f"parameter {name!r} is annotated {_shown(hint)} with {count}", f"write {name}: {_WINDOW}")
+            hint = named[0]
         if isinstance(hint, Window):
             if not streaming:
                 refuse(f"parameter {name!r} is a window", "windows belong to transactions that are on a stream")
@@ -67,6 +73,8 @@ def read_parameters(
             parameters.append(RowParameter(name, table, many))
         elif kind is not None:
             parameters.append(ValueParameter(name, kind, many))
+        elif inner is WindowRows:
+            refuse(f"parameter {name!r} does not say which window it is", f"write {name}: {_WINDOW}")
         else:
             refuse(
                 f"parameter {name!r} is annotated {_shown(hint)}, which is neither a table nor a value",
@@ -98,7 +106,14 @@ def check_fields(signature: Signature, on: Stream | Window, refuse: Callable[[st
                 refuse(f"the field {parameter.name!r} does not carry the key of {parameter.table.name}", fields)
         elif field.kind is not parameter.kind:
             refuse(f"the field {parameter.name!r} does not carry {parameter.kind.value}", fields)
+    known: dict[int, str] = {}
     for name, window in signature.windows.items():
+        other = known.setdefault(window.identity, name)
+        if other != name:
+            refuse(
+                f"the parameters {other!r} and {name!r} are one window, which takes in each tuple once",
+                "leave one of them out, or declare a second tg.window(...)",
+            )
         if window.stream is not stream:
             refuse(
                 f"the window {name!r} is over {window.stream.name!r}, but the transaction is on {stream.name!r}",
@@ -142,6 +157,13 @@ def struct_fields(candidate: Any) -> ResultType | None:
     return ResultType(tuple((name, kind) for name, kind in kinds if kind is not None), struct=True)
 
 
+def _windows_in(hint: Any) -> list[Window]:
+    """What `Annotated[..., window]` says beside the type."""
+    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return [found for found in extras if isinstance(found, Window)]
+
+
+_WINDOW = "Annotated[tg.WindowRows, tg.window(...)]"
 _CHOICES = "required: a table (a row), list[a table], int, float, bool, str, or a list of those"
 
 

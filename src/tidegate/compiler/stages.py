@@ -13,7 +13,9 @@ still sees its rows, its windows and its batches in exactly the order in which o
     orders ──> check (Stock) ──> packed ──> invoice (Account)        two stages: they have no table in common
     orders ──> check (Stock) ──> packed ──> restock (Stock)          one
 
-A plain transaction belongs to the stage whose tables it touches; it joins stages if it touches those of several.
+A plain transaction belongs to the stage whose tables it touches; it joins stages if it touches those of several. Plain
+transactions that touch no table of a group are one stage together, whatever tables they have: what can run side by side
+among them is found in every batch anew, row by row (`engine.planning`). A program without graphs is that stage alone.
 """
 
 from __future__ import annotations
@@ -50,6 +52,9 @@ def find_stages(flows: FlowsPlan, plans: Sequence[TransactionPlan]) -> tuple[Sta
         if member.stream in emitters
     }
     stage_of = _joined(len(groups) + len(plain), list(shared.values()), edges)
+    without_groups = [unit for unit in range(len(stage_of)) if stage_of[unit] >= len(groups)]
+    for unit in without_groups:
+        stage_of[unit] = len(groups)
     found = []
     for stage in _in_order(stage_of, edges):
         own = tuple(number for number in range(len(groups)) if stage_of[number] == stage)

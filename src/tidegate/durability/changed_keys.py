@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.engine.intake import key_words, one_piece
+from tidegate.engine.state.columns import key_words, one_piece
 from tidegate.engine.state.strings import KnownStrings, Numbering, StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.operations.layout import TableLayout

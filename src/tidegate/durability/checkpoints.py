@@ -3,8 +3,8 @@
     begin(info, changed rows)  ──>  thread: commit the version; ask for a snapshot if one is due; remove old files
     join()                     <──  it is there, or it failed, and then its rows are in the next one, too
 
-A checkpoint is a version of the state (versions.py) that says how many commands of the log it covers. Segments of the
-log that the kept checkpoints cover are removed.
+A checkpoint is a version of the state (versions.py) that says how many commands of the log it covers. The newest
+`keep_versions` are kept, and the log behind the oldest of them; segments that it covers are removed.
 
 Invariant: `newest` is committed, and whatever fails behind its commit is logged and harms nobody. Where nobody knows
 whether a checkpoint was committed, or somebody else's was, `refusal` says so, and the engine must not go on.
@@ -28,7 +28,7 @@ from tidegate.foundation.errors import StorageUncertain
 from tidegate.foundation.storage import Storage
 
 CHECKPOINTS_KEPT = 2
-"""Checkpoints that can be gone back to; the log behind the older one is kept as well."""
+"""Checkpoints that are kept unless a user asks for more or fewer: should the newest be damaged, there is one below."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,12 +36,12 @@ _log = logging.getLogger(__name__)
 class Checkpoints:
     """The newest checkpoint of a state, and the one that is being written; for one thread at a time."""
 
-    def __init__(self, storage: Storage, background: Background) -> None:
-        self.store = VersionStore(storage, CHECKPOINTS_KEPT)
+    def __init__(self, storage: Storage, background: Background, keep_versions: int = CHECKPOINTS_KEPT) -> None:
+        self.store = VersionStore(storage, keep_versions)
         self.newest: VersionInfo
         self.refusal: Exception | None = None
         self._storage, self._background = storage, background
-        self._compactor = Compactor(storage, CHECKPOINTS_KEPT)
+        self._compactor = Compactor(storage, keep_versions)
         self._task: Task | None = None
         self._unkept: Changes | None = None
 
@@ -93,7 +93,7 @@ class Checkpoints:
             self.store.postpone_snapshot()
             self._compactor.request(self.newest.version, size)
         self.store.collect()
-        kept = self.store.infos()[-CHECKPOINTS_KEPT:]
+        kept = self.store.infos()[-self.store.keep_versions :]
         firsts = log_segments.numbers(self._storage)
         for first, following in itertools.pairwise(firsts):
             if following <= kept[0].commands + 1:

@@ -35,7 +35,7 @@ def fingerprint(program: Program) -> str:
         plan.event_names,
         plan.literals,
         plan.reasons,
-        None if plan.flows is None else _graphs(plan.flows),
+        _graphs(plan.flows) if plan.flows.members else None,
     ]
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
 

@@ -45,7 +45,6 @@ from tidegate.durability.commands import Codec, Execute, Record
 from tidegate.durability.kernels import frames as frame_kernels
 from tidegate.durability.kernels import records as record_kernels
 from tidegate.durability.log_format import End, Header, Tail, decode_header, frames
-from tidegate.engine.core import EngineCore
 from tidegate.engine.intake import arrow_type
 from tidegate.engine.single import makes_a_batch
 from tidegate.engine.state.strings import read_only
@@ -149,14 +148,9 @@ class ExecuteBatch:
     """Calls that follow each other in the log, as events that an engine runs in row order."""
 
     events: pa.Table
-    _records: _Calls
 
     def __len__(self) -> int:
         return int(self.events.num_rows)
-
-    def one_by_one(self) -> Iterator[Execute]:
-        """The same calls as records."""
-        return iter(self._records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +220,7 @@ class CommandReader:
                     yield from calls
                 else:
                     self._room = None
-                    yield ExecuteBatch(events, calls)
+                    yield ExecuteBatch(events)
             if standing[record_kernels.UNUSUAL]:
                 yield cursor.take()
 
@@ -254,20 +248,6 @@ class CommandReader:
             if name not in columns:
                 columns[name] = pa.nulls(rows)
         return pa.table(columns)
-
-
-def replay(core: EngineCore, batch: ExecuteBatch) -> None:
-    """Do again what the calls of a batch did."""
-    flows = core.graphs()
-    waiting = None if flows is None else flows.waiting
-    if waiting is not None and waiting.num_rows:
-        for call in batch.one_by_one():
-            names = (parameter.name for parameter in core.plan.transactions[call.transaction].parameters)
-            core.execute(call.transaction, dict(zip(names, call.arguments, strict=True)))
-        return
-    core.run(batch.events)
-    if flows is not None:
-        flows.waiting = waiting  # no events: but of the types that the last batch of a stream had
 
 
 # --- columns ----------------------------------------------------------------------------------------------------
@@ -363,9 +343,9 @@ def _callable(plan: ProgramPlan) -> list[int]:
     Two of them that share a column agree on its type: what each of them gives must fit what the other one takes.
     """
     flows, streaming = plan.flows, set()
-    for flow in flows.flows if flows is not None else ():
+    for flow in flows.flows:
         if flow.name:
-            members = [flows.members[number] for group in flow.groups for number in group.members]  # type: ignore[union-attr]
+            members = [flows.members[number] for group in flow.groups for number in group.members]
             streaming |= {member.transaction for member in members}
     numbers = [number for number in range(len(plan.transactions)) if number not in streaming]
     return [number for number in numbers if makes_a_batch(plan, number)]

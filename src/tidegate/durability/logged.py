@@ -42,7 +42,7 @@ import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.calls import Calls
-from tidegate.durability.checkpoints import Checkpoints
+from tidegate.durability.checkpoints import CHECKPOINTS_KEPT, Checkpoints
 from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, Void, signatures
 from tidegate.durability.early_log import EarlyLog
@@ -63,7 +63,7 @@ from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import pack_steps
+from tidegate.engine.graphs.steps import pack_steps
 from tidegate.foundation.errors import InputError, StateOwned, StorageFailed, StorageUncertain
 from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Bytes, Storage, open_storage
@@ -94,7 +94,7 @@ class Scheduling:
 
 
 class LoggedEngine:
-    """A program on a state directory, for the threads of one process."""
+    """A program on a state folder, for the threads of one process."""
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class LoggedEngine:
         sync: Sync = "group",
         scheduling: Scheduling | None = None,
         background: Background | None = None,
+        keep_versions: int = CHECKPOINTS_KEPT,
     ) -> None:
         self.program = program
         self.lock = threading.RLock()
@@ -112,10 +113,10 @@ class LoggedEngine:
         self._codec = Codec(program.plan.transactions)
         self._void = self._codec.encode(Void())
         self._repeatable = all(plan.compiled for plan in program.plan.transactions)
-        self._traced = recovery == "strong" and program.plan.flows is not None and self._repeatable
+        self._traced = recovery == "strong" and bool(program.plan.flows.members) and self._repeatable
         self._step_by_step = sync == "always"
         self._background = background or Threads()
-        self._checkpoints = Checkpoints(self._storage, self._background)
+        self._checkpoints = Checkpoints(self._storage, self._background, keep_versions)
         self._log = CommandLog(self._storage, sync, self._require_owner)
         self._early = EarlyLog(self._log, self._background)
         self._calls = Calls(self.lock, self._log)
@@ -324,8 +325,7 @@ class LoggedEngine:
 
     def _needed(self, events: pa.Table, order_by: str | None) -> pa.Table:
         """The columns of events that matter; events that may wait come back whole, with their outcomes."""
-        flows = self.program.plan.flows
-        if flows is not None and flows.may_wait:
+        if self.program.plan.flows.may_wait:
             return events
         wanted = {*self.program.plan.columns, TRANSACTION_COLUMN, order_by}
         return events.select([name for name in events.column_names if name in wanted])
@@ -463,8 +463,7 @@ class LoggedEngine:
             counted[segment.name], before = replay.commands - before, replay.commands
             parent, last = segment.hash, segment
         replay.end()
-        if core.plan.flows is not None:
-            core.take_packed_steps()
+        core.take_packed_steps()
         if last is not None and last.tail is not None and self._storage.appends and self._log.size == 0:
             # What a crash left half is cut off, and what is whole is made certain to stay.
             self._storage.append_to(last.name, last.tail.end.offset).close()

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.engine.intake import one_piece
+from tidegate.engine.state.columns import one_piece
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, Outcome
 
 Array = npt.NDArray[Any]

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidegate.durability.commands import Codec, Execute, Load, Record, Run, Step, Take, Void
-from tidegate.durability.log_reading import ExecuteBatch, replay
+from tidegate.durability.log_reading import ExecuteBatch
 from tidegate.durability.once_keys import OnceKeys
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import unpack_steps
+from tidegate.engine.graphs.steps import unpack_steps
 from tidegate.foundation.errors import RecoveryImpossible
 
 
@@ -52,7 +52,7 @@ class Replay:
             self.end()
             if isinstance(record, ExecuteBatch):
                 self.commands += len(record)
-                replay(self._core, record)
+                self._core.run(record.events)
                 continue
             self.commands += 1
             if isinstance(record, Execute):

@@ -48,7 +48,7 @@ def executed_events(plan: ProgramPlan, events: pa.Table, arrival: Arrival, whole
     `whole` is for a batch whose order must be found again, event by event. Events that may wait for others are whole as
     well: they come back later, with their outcomes.
     """
-    if not whole and (plan.flows is None or not plan.flows.may_wait):
+    if not whole and not plan.flows.may_wait:
         wanted = {TRANSACTION_COLUMN, *plan.columns}
         events = events.select([name for name in events.column_names if name in wanted])
     executed, _ = _parted(arrival)

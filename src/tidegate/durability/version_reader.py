@@ -6,8 +6,8 @@ What the files are, and how they form a chain, is told in `versions`, which adds
 makes no file, so a state can be looked at while a query works on it.
 
 A change file may hold the events of its batch instead of the rows that they changed (version_log.py). Nobody gets rows
-from such a file without the program that ran them: `load` and `read_changes`, which know no program, refuse it, and say
-which versions they can read. `load_contents` gives the events to whoever has the program.
+from such a file without the program that ran them: `load`, which knows no program, refuses it, and says which versions
+it can read. `load_contents` gives the events to whoever has the program.
 
 Invariant: rows are given out only from files that agree with their checksums and stand in one chain; where the chain is
 broken, reading stops with an error that names the file.
@@ -125,20 +125,11 @@ class VersionReader:
 
     # Rebuilding
 
-    def read_changes(
-        self, version: int, layouts: Sequence[TableLayout] | None = None
-    ) -> tuple[VersionInfo, Changes, Order | None]:
-        """What a version changed, one change table per table of it, and the logged order of its events.
+    def read_contents(self, version: int, layouts: Sequence[TableLayout] | None = None) -> Contents:
+        """What a version's change file holds, be it rows or events.
 
         `layouts` are the program's: rows stored with older ones are upgraded to them.
         """
-        found = self.read_contents(version, layouts)
-        if found.events is not None:
-            raise self.program_needed(found.info, self.snapshot_below(version - 1))
-        return found.info, found.changes, found.order
-
-    def read_contents(self, version: int, layouts: Sequence[TableLayout] | None = None) -> Contents:
-        """What a version's change file holds, be it rows or events."""
         if not self._listed().has_change(version) and self._listed().has_snapshot(version):
             raise RecoveryImpossible(
                 f"{self._file(version, 'change')}: version {version} was loaded as a whole, there is no "

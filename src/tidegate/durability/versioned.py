@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 class VersionedEngine:
-    """A program on a state directory."""
+    """A program on a state folder."""
 
     def __init__(
         self,

@@ -65,17 +65,23 @@ from tidegate.durability.version_info import (
     to_fields,
 )
 from tidegate.durability.version_reader import SERVED, Changes, VersionReader
-from tidegate.foundation.errors import StateDiverged, StorageFailed, StorageUncertain, TidegateError
+from tidegate.foundation.errors import DefinitionError, StateDiverged, StorageFailed, StorageUncertain, TidegateError
 from tidegate.foundation.storage import Storage
 from tidegate.operations.layout import TableLayout
 
-__all__ = ["Changes", "VersionInfo", "VersionStore"]
+__all__ = ["Changes", "VersionInfo", "VersionStore", "check_keep_versions"]
 
 SNAPSHOT_AFTER_BYTES = 8 << 20
 CHANGE_BYTES_MIN = 32 << 10
 """What a change file weighs at least: about as many bytes as load in the time that opening it takes (an estimate)."""
 
 _log = logging.getLogger(__name__)
+
+
+def check_keep_versions(keep_versions: object) -> None:
+    """Raise DefinitionError unless it is a number of versions to keep."""
+    if not isinstance(keep_versions, int) or isinstance(keep_versions, bool) or keep_versions < 1:
+        raise DefinitionError(f"keep_versions: required a whole number of at least 1, got {keep_versions!r}")
 
 
 @dataclass(slots=True)
@@ -115,8 +121,7 @@ class VersionStore(VersionReader):
     """The versions in one storage: committing, finding, rebuilding and collecting them."""
 
     def __init__(self, storage: Storage, keep_versions: int = 100) -> None:
-        if keep_versions < 1:
-            raise ValueError(f"keep_versions: required at least 1, got {keep_versions}")
+        check_keep_versions(keep_versions)
         super().__init__(storage)
         self.keep_versions = keep_versions
         self._tip: _Tip | None = None

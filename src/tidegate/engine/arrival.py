@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.engine.intake import one_piece, valid_mask
+from tidegate.engine.intake import valid_mask
 from tidegate.engine.kernels.events import is_strictly_increasing
 from tidegate.engine.kernels.strings import hash_rows
+from tidegate.engine.state.columns import one_piece
 from tidegate.engine.state.strings import string_buffers
 from tidegate.foundation.errors import InputError
 

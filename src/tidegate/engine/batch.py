@@ -116,13 +116,11 @@ class Batch:
 
     # --- outcomes as Arrow ---------------------------------------------------------------------------
 
-    def outcomes(self, events: pa.Table, strings: StringPool) -> pa.Table:
-        """The events with what became of them."""
+    def outcomes(self, strings: StringPool) -> pa.Table:
+        """What became of the events: `committed`, `reason` and `result`."""
         columns = [pa.array(self.status == 0), self._reason_column(), self._result_column(strings)]
         types = [pa.bool_(), pa.string(), self.plan.result]
-        fields = [pa.field(name, kind) for name, kind in zip(OUTCOME_COLUMNS, types, strict=True)]
-        schema = pa.schema([*events.schema, *fields])
-        return pa.Table.from_arrays([*events.columns, *columns], schema=schema)
+        return pa.Table.from_arrays(columns, schema=pa.schema(list(zip(OUTCOME_COLUMNS, types, strict=True))))
 
     def _reason_column(self) -> pa.Array:
         aborted = self.status > 0

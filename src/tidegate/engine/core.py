@@ -20,26 +20,28 @@ import pyarrow as pa
 
 from tidegate.engine.arguments import argument_columns, key_columns
 from tidegate.engine.batch import Batch
-from tidegate.engine.execution.executions import Execution
+from tidegate.engine.execution.executions import Execution, Executor, Job
 from tidegate.engine.execution.runner import Runner
-from tidegate.engine.flow_store import FlowStore, layouts_of, require_same_memory
-from tidegate.engine.flows import FlowRun
+from tidegate.engine.graphs.outputs import output_number, outputs_of, restore_outputs
+from tidegate.engine.graphs.steps import StepRecord, unpack_steps
+from tidegate.engine.graphs.store import GraphStore, layouts_of, require_same_memory
+from tidegate.engine.graphs.waiting import NOTHING_WAITS, Waiting
+from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.intake import (
     Bound,
     bind,
-    key_words,
+    join_bounds,
     name_column,
-    one_piece,
     require_column,
 )
 from tidegate.engine.kernels.strings import first_word, match_names
 from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, mark_all
-from tidegate.engine.outputs import output_number, outputs_of, restore_outputs
 from tidegate.engine.report import BatchReport
 from tidegate.engine.single import SingleRun, Unusual
+from tidegate.engine.stages import Stages
+from tidegate.engine.state.columns import key_words, one_piece
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
-from tidegate.engine.steps import StepRecord, unpack_steps
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.foundation.jit import load_program
@@ -56,7 +58,7 @@ STRINGS_KEPT = 1 << 16  # strings that no row holds are kept up to here, and up 
 
 @dataclass(frozen=True, slots=True)
 class _Entered:
-    """A batch that was taken in and has not left: its events, those that waited before them; since when."""
+    """A batch that was taken in and has not left: the events that came, all of them as arrays; since when."""
 
     events: pa.Table
     batch: Batch
@@ -100,23 +102,21 @@ class EngineCore:
         """About what the rows take that the last batch wrote, each counted once, without the bytes of strings."""
         deletes = any(plan.may_delete for plan in self.plan.transactions)
         self._looks = track_changes or deletes
-        self._only_notes = self.plan.flows is None and not deletes
+        self._only_notes = not self.plan.flows.members and not deletes
         self._strings_limit = STRINGS_KEPT
         self._order = _NONE
         self._replayed: _Entered | None = None
         module = load_program(self.plan.source)
         self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
-        self.flows: FlowRun | None = None
-        members = self.plan.flows.members if self.plan.flows is not None else ()
-        self._in_graphs = {member.transaction for member in members}
-        self._flow_store: FlowStore | None = None
-        if self.plan.flows is not None:
-            self.flows = FlowRun(program, module, dict(self.tables), strategy, self.runner.workers, record)
-            if track_changes:
-                hidden = layouts_of(self.flows)
-                require_same_memory(extra, hidden)
-                self.tables |= {layout.name: TableState(layout, self.strings) for layout in hidden}
-                self._flow_store = FlowStore(self.flows, self.tables)
+        self.flows = GraphWalk(program, module, dict(self.tables), self.runner.workers, record)
+        self._executor: Executor = Stages(self.plan, self.runner, self.flows, strategy, self.runner.workers)
+        self._in_graphs = {member.transaction for member in self.plan.flows.members}
+        self._flow_store: GraphStore | None = None
+        if track_changes and self._in_graphs:
+            hidden = layouts_of(self.flows)
+            require_same_memory(extra, hidden)
+            self.tables |= {layout.name: TableState(layout, self.strings) for layout in hidden}
+            self._flow_store = GraphStore(self.flows, self.tables)
         self._single = SingleRun(self.plan, self.tables, self._note_slots if track_changes else None)
         self._use_strings(self.strings)
         offsets, data = string_buffers(pa.array(self.plan.event_names, pa.large_string()))
@@ -126,8 +126,7 @@ class EngineCore:
     def _use_strings(self, strings: StringPool) -> None:
         self.strings = strings
         self.runner.use_strings(strings)
-        if self.flows is not None:
-            self.flows.use_strings(strings)
+        self.flows.use_strings(strings)
         self._single.use_strings(strings, self.runner.serial)
 
     def _collect_strings_if_due(self) -> None:
@@ -137,15 +136,14 @@ class EngineCore:
     def _collect_strings(self) -> None:
         """Start a new pool with the strings that rows still hold; due when the pool has doubled."""
         held = [numbers for table in self.tables.values() for numbers in table.string_numbers()]
-        held += self.flows.string_numbers() if self.flows is not None else []
+        held += self.flows.string_numbers()
         used = np.unique(np.concatenate([*held, _NONE]))
         pool = StringPool()
         numbers = np.zeros(len(self.strings), np.int64)
         numbers[used] = pool.numbers(self.strings.texts(used))
         for table in self.tables.values():
             table.renumber(pool, numbers)
-        if self.flows is not None:
-            self.flows.renumber(numbers)
+        self.flows.renumber(numbers)
         self._use_strings(pool)
         self._strings_limit = 2 * len(pool) + STRINGS_KEPT
 
@@ -170,9 +168,8 @@ class EngineCore:
         """
         with Interrupts() as interrupts:
             entered = self._enter(events, order, refused or {}, begins)
-            if self.flows is None:
-                return self._leave(entered, self.runner.run(entered.batch, entered.order, interrupts))
-            return self._leave(entered, self.flows.run(entered.batch, entered.order, trace))
+            job = Job(entered.batch, entered.order, interrupts, trace=trace)
+            return self._leave(entered, self._executor.run(job))
 
     def _enter(
         self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], begins: Callable[[], None] = _nothing
@@ -182,12 +179,13 @@ class EngineCore:
         started = time.perf_counter()
         self.written_bytes = 0
         self._collect_strings_if_due()
-        if self.flows is not None:
-            self._wake_flows()
-            events, order, refused = self.flows.with_waiting(events, order, refused)
-        batch = self._take_in(events, refused, begins)
+        self._wake_flows()
+        waiting = self.flows.enter()
+        batch = self._take_in(events, refused, begins, waiting)
         if order is None:
             order = np.arange(batch.size)
+        elif len(waiting):
+            order = np.concatenate([np.arange(len(waiting)), len(waiting) + order])
         self._order = order
         return _Entered(events, batch, order, started, time.perf_counter())
 
@@ -196,11 +194,11 @@ class EngineCore:
         executed, batch = time.perf_counter(), entered.batch
         self._finish(batch)
         self._single.let_go()
-        outcomes = batch.outcomes(entered.events, self.strings)
-        if self.flows is not None:
-            outcomes = self.flows.hold_back(entered.events, outcomes)
-            if self._flow_store is not None:
-                self._flow_store.save(self._note_kept)
+        events, outcomes = self.flows.hold_back(entered.events, batch.outcomes(self.strings))
+        if self._flow_store is not None:
+            self._flow_store.save(self._note_kept)
+        schema = pa.schema([*events.schema, *outcomes.schema])
+        outcomes = pa.Table.from_arrays([*events.columns, *outcomes.columns], schema=schema)
         done = time.perf_counter()
         self._last_was_single = False
         self._last_batch = BatchReport(
@@ -225,7 +223,7 @@ class EngineCore:
 
     def take_packed_steps(self) -> bytes:
         """The same as bytes for `unpack_steps`: much faster, for no step becomes an object."""
-        return self.flows.take_packed_steps() if self.flows is not None else b""
+        return self.flows.take_packed_steps()
 
     def begin_replay(
         self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None
@@ -233,12 +231,11 @@ class EngineCore:
         """Take the events of a run in again, as `run` does, with triggers off: nothing runs."""
         with Interrupts():
             self._replayed = self._enter(events, order, refused or {})
-            if self.flows is not None:
-                self.flows.begin_replay(self._replayed.order)
+            self.flows.begin_replay(self._replayed.order)
 
     def replay_steps(self, records: Iterable[StepRecord]) -> None:
         """Run steps of that run on the input in their records; what they emit starts nothing."""
-        assert self._replayed is not None and self.flows is not None, "there is no replay of graphs"
+        assert self._replayed is not None, "nothing is replayed"
         with Interrupts():
             self.flows.replay(self._replayed.batch, records)
 
@@ -246,30 +243,24 @@ class EngineCore:
         """Turn triggers on, run what no step was given of, and say what became of the events, as `run` does."""
         entered, self._replayed = self._replayed, None
         assert entered is not None, "nothing is replayed"
-        with Interrupts() as interrupts:
-            if self.flows is None:
-                return self._leave(entered, self.runner.run(entered.batch, entered.order, interrupts))
+        with Interrupts():
             return self._leave(entered, self.flows.end_replay(entered.batch, trace))
 
     def outputs_waiting(self) -> dict[str, pa.Table]:
         """What `take_outputs` would give; it stays."""
-        return outputs_of(self.flows, self.strings) if self.flows is not None else {}
+        return outputs_of(self.flows, self.strings)
 
     def restore_outputs(self, tuples: Mapping[str, pa.Table]) -> None:
         """Let exactly these tuples wait in output streams: the opposite of `outputs_waiting`."""
-        if self.flows is not None:
-            restore_outputs(self.flows, tuples, self.strings)
-        elif tuples:
-            raise InputError(f"tuples of {', '.join(tuples)}: the program has no dataflow graph that emits them")
+        restore_outputs(self.flows, tuples, self.strings)
 
     def take(self, stream: str, count: int | None = None) -> pa.Table:
         """The first tuples that wait in an output stream, or all; they are forgotten."""
-        assert self.flows is not None
         return self.flows.take(output_number(self.flows, stream), count)
 
     def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         """Run one transaction now."""
-        if number in self._in_graphs or (self.flows is not None and self.flows.recording):
+        if number in self._in_graphs or self.flows.recording:
             return self._execute_as_batch(number, arguments)
         with Interrupts():
             self._collect_strings_if_due()
@@ -302,23 +293,31 @@ class EngineCore:
                 events = events.append_column(name, pa.nulls(events.num_rows))
         return events
 
-    def _take_in(self, events: pa.Table, refused: Mapping[str, Array], begins: Callable[[], None] = _nothing) -> Batch:
-        what = "events"
+    def _take_in(
+        self,
+        events: pa.Table,
+        refused: Mapping[str, Array],
+        begins: Callable[[], None] = _nothing,
+        waiting: Waiting = NOTHING_WAITS,
+    ) -> Batch:
+        """The events as arrays, behind those that wait; each table of them is checked and bound by itself."""
         bindings = (*self.plan.rows, *self.plan.values)
-        columns = [require_column(events, binding.parameter, what) for binding in bindings]
-        names = name_column(events, self.plan, what)
+        columns = [require_column(events, binding.parameter, "events") for binding in bindings]
+        names = name_column(events, self.plan, "events")
         taken = [name for name in OUTCOME_COLUMNS if name in events.column_names]
         if taken:
             raise InputError(
-                f"{what}: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
+                f"events: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
             )
-        batch = Batch(self.plan, events.num_rows)
-        bound_columns = [self._bind(b.parameter, column) for b, column in zip(bindings, columns, strict=True)]
+        tables = [[waiting.column(table, b.parameter) for b in bindings] for table in waiting.tables]
+        parts = [[self._bind(b.parameter, c) for b, c in zip(bindings, t, strict=True)] for t in (*tables, columns)]
+        bound_columns = [join_bounds(found) for found in zip(*parts, strict=True)]
+        batch = Batch(self.plan, len(waiting) + events.num_rows)
         batch.rows, batch.values = bound_columns[: len(self.plan.rows)], bound_columns[len(self.plan.rows) :]
         begins()
-        self._number_names(batch, names)
+        self._number_names(batch, waiting.names_before(names, events, self.plan.event_names[self.plan.entries[0]]))
         for reason, rows in refused.items():
-            batch.refuse(rows, reason)
+            batch.refuse(np.concatenate([np.zeros(len(waiting), np.bool_), rows]), reason)
         for binding, bound in zip(bindings, bound_columns, strict=True):
             batch.refuse_missing(binding.parameter, binding.users, bound)
         for binding, bound in zip(self.plan.rows, batch.rows, strict=True):
@@ -359,9 +358,8 @@ class EngineCore:
 
     def _finish(self, batch: Batch) -> None:
         """Note which rows were written, and free what does not exist."""
-        by_graphs = self.flows.take_touched() if self.flows is not None else {}
-        bound = {binding.parameter.table.name for binding in self.plan.rows}  # type: ignore[union-attr]
-        for name in bound if self.flows is None else [layout.name for layout in self.plan.tables]:
+        by_graphs = self.flows.take_touched()
+        for name in (layout.name for layout in self.plan.tables):
             table = self.tables[name]
             if self._only_notes and self.tracking:  # rows that were noted before are passed over: on a busy table, most
                 table.touched.add(batch.written(table, table.noted))
@@ -375,7 +373,7 @@ class EngineCore:
             if self.tracking:
                 table.note(touched)
             table.sweep(touched[~table.exists[touched]])
-            if self.flows is not None and name in self.flows.histories:
+            if name in self.flows.histories:
                 self.flows.histories[name].sweep(touched)
 
     def _note_kept(self, name: str, keys: Array) -> None:
@@ -410,7 +408,7 @@ class EngineCore:
         """The place in the order of running of each event that the last batch decided, as its outcomes stand."""
         found = np.empty_like(self._order)
         found[self._order] = np.arange(len(found))
-        return found if self.flows is None else np.delete(found, self.flows.waiting_events())
+        return np.delete(found, self.flows.waiting_events())
 
     def take_outputs(self) -> dict[str, pa.Table]:
         """What was emitted into the streams that nobody consumes, by stream; it is forgotten."""
@@ -418,7 +416,7 @@ class EngineCore:
         self.restore_outputs({})
         return found
 
-    def graphs(self) -> FlowRun | None:
+    def graphs(self) -> GraphWalk:
         """The dataflow graphs, as they are after the last batch."""
         self._wake_flows()
         return self.flows

@@ -7,6 +7,7 @@ noted per row, so that this event alone is refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.engine.state.strings import Numbering, StringPool, read_only
+from tidegate.engine.state.columns import column_values, key_words, one_piece
+from tidegate.engine.state.strings import StringPool, read_only
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Column, Kind, TableLayout
 from tidegate.operations.outcomes import TRANSACTION_COLUMN
-from tidegate.operations.plan import DTYPES, Parameter, ProgramPlan, RowParameter
+from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter
 
 Array = npt.NDArray[Any]
 
@@ -72,11 +74,6 @@ def name_column(events: pa.Table, plan: ProgramPlan, what: str) -> pa.Array | No
     return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
 
-def one_piece(column: pa.ChunkedArray) -> pa.Array:
-    """A chunked column as one array, without a copy where it has one chunk."""
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
-
-
 def required_type(parameter: Parameter) -> str:
     """The column type that a parameter needs, in words."""
     inner = _key_type(parameter.table) if isinstance(parameter, RowParameter) else _TYPE_NAMES[parameter.kind]
@@ -116,17 +113,28 @@ def bind(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
     )
 
 
-def key_words(columns: list[pa.Array], layout: TableLayout, strings: Numbering) -> Array:
-    """Key columns as 64-bit words, one row per key."""
-    words = [_words(_values(array, key.kind, strings)) for array, key in zip(columns, layout.key_columns, strict=True)]
-    if len(words) == 1:
-        return words[0].reshape(-1, 1)
-    return np.ascontiguousarray(np.column_stack(words))
+def join_bounds(parts: Sequence[Bound]) -> Bound:
+    """The columns of several tables, bound by themselves, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [len(part.values) if part.offsets is None else len(part.offsets) - 1 for part in parts]
+    starts = np.cumsum([0, *(len(part.values) for part in parts)])
+    shifted = [
+        part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False) if part.offsets is not None
+    ]
+    return Bound(
+        read_only(np.concatenate([part.values for part in parts])),
+        read_only(np.concatenate([*shifted, starts[-1:]])) if shifted else None,
+        _joined_marks([part.valid for part in parts], sizes, True),
+        _joined_marks([part.nan for part in parts], sizes, False),
+    )
 
 
-def column_values(column: pa.Array, kind: Kind, strings: StringPool) -> Array:
-    """A column without nulls as an array."""
-    return _values(column, kind, strings)
+def _joined_marks(parts: list[Array | None], sizes: list[int], absent: bool) -> Array | None:
+    if all(part is None for part in parts):
+        return None
+    filled = (np.full(size, absent) if part is None else part for part, size in zip(parts, sizes, strict=True))
+    return np.concatenate([*filled])
 
 
 def valid_mask(column: pa.Array) -> Array | None:
@@ -197,7 +205,7 @@ def _fits(found: pa.DataType, parameter: Parameter) -> bool:
 
 def _bind_flat(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
     if not isinstance(parameter, RowParameter):
-        return Bound(read_only(_values(column, parameter.kind, strings)), None, valid_mask(column))
+        return Bound(read_only(column_values(column, parameter.kind, strings)), None, valid_mask(column))
     keys = parameter.table.key_columns
     parts = [column] if len(keys) == 1 else [_struct_field(column, key) for key in keys]
     valid = valid_mask(column)
@@ -214,27 +222,6 @@ def _bind_flat(column: pa.Array, parameter: Parameter, strings: StringPool) -> B
 
 def _struct_field(column: pa.StructArray, key: Column) -> pa.Array:
     return pc.struct_field(column, key.name)
-
-
-def _values(column: pa.Array, kind: Kind, strings: Numbering) -> Array:
-    if kind is Kind.STR:
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        return strings.numbers(column)
-    if column.type != kind.arrow:
-        column = column.cast(kind.arrow, safe=kind is not Kind.FLOAT)
-    if kind is Kind.BOOL:
-        return np.ascontiguousarray(column.fill_null(False).to_numpy(zero_copy_only=False))
-    if len(column) == 0:
-        return np.empty(0, DTYPES[kind])
-    # The values under nulls are whatever Arrow left there: an event that needs them is refused.
-    return np.frombuffer(column.buffers()[1], DTYPES[kind], len(column), 8 * column.offset)
-
-
-def _words(values: Array) -> Array:
-    if values.dtype == np.float64:
-        return (values + 0.0).view(np.int64)  # -0.0 and 0.0 are one key, as in Python
-    return values.astype(np.int64, copy=False)
 
 
 def _merge_valid(first: Array | None, second: Array | None) -> Array | None:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.engine.intake import column_values, key_words, kind_accepts, one_piece
+from tidegate.engine.intake import kind_accepts
+from tidegate.engine.state.columns import column_values, key_words, one_piece
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import TableLayout

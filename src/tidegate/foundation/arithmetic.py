@@ -15,10 +15,9 @@ caller; nothing here raises.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-from tidegate.foundation.jit import intrinsic, ir, overload, types
+from tidegate.foundation.jit import compiled_form, intrinsic, ir, types
 
 INT_MIN = -(2**63)
 INT_MAX = 2**63 - 1
@@ -202,53 +201,43 @@ def _remainder(_context: Any, _a: Any, _b: Any) -> Any:
     return signature, codegen
 
 
-def _compiled(definition: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Use the decorated function in compiled code wherever `definition` is called."""
-
-    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
-        overload(definition, strict=False, jit_options={"error_model": "numpy"})(lambda *_arguments: implementation)
-        return implementation
-
-    return register
-
-
-@_compiled(add)
+@compiled_form(of=add)
 def _compiled_add(a, b):  # type: ignore[no-untyped-def]
     return _add(a, b)
 
 
-@_compiled(subtract)
+@compiled_form(of=subtract)
 def _compiled_subtract(a, b):  # type: ignore[no-untyped-def]
     return _subtract(a, b)
 
 
-@_compiled(multiply)
+@compiled_form(of=multiply)
 def _compiled_multiply(a, b):  # type: ignore[no-untyped-def]
     return _multiply(a, b)
 
 
-@_compiled(floor_divide)
+@compiled_form(of=floor_divide)
 def _compiled_floor_divide(a, b):  # type: ignore[no-untyped-def]
     if b == -1:
         return _subtract(0, a)
     return a // b, False
 
 
-@_compiled(modulo)
+@compiled_form(of=modulo)
 def _compiled_modulo(a, b):  # type: ignore[no-untyped-def]
     if b == -1:
         return 0
     return a % b
 
 
-@_compiled(divide)
+@compiled_form(of=divide)
 def _compiled_divide(a, b):  # type: ignore[no-untyped-def]
     if -EXACT_FLOAT <= a <= EXACT_FLOAT and -EXACT_FLOAT <= b <= EXACT_FLOAT:
         return float(a) / float(b), False
     return 0.0, True
 
 
-@_compiled(power)
+@compiled_form(of=power)
 def _compiled_power(a, b):  # type: ignore[no-untyped-def]
     if b < 0 or (b > 64 and (a > 1 or a < -1)):
         return 0, True
@@ -262,7 +251,7 @@ def _compiled_power(a, b):  # type: ignore[no-untyped-def]
     return result, False
 
 
-@_compiled(shift_left)
+@compiled_form(of=shift_left)
 def _compiled_shift_left(a, b):  # type: ignore[no-untyped-def]
     if a == 0 and b >= 0:
         return 0, False
@@ -271,14 +260,14 @@ def _compiled_shift_left(a, b):  # type: ignore[no-untyped-def]
     return _multiply(a, 1 << b)
 
 
-@_compiled(shift_right)
+@compiled_form(of=shift_right)
 def _compiled_shift_right(a, b):  # type: ignore[no-untyped-def]
     if b < 0:
         return 0, True
     return a >> min(b, 63), False
 
 
-@_compiled(can_count)
+@compiled_form(of=can_count)
 def _compiled_can_count(start, stop, step):  # type: ignore[no-untyped-def]
     span, escape = _subtract(stop, start)
     if escape:
@@ -287,7 +276,7 @@ def _compiled_can_count(start, stop, step):  # type: ignore[no-untyped-def]
     return not escape
 
 
-@_compiled(float_floor_divide)
+@compiled_form(of=float_floor_divide)
 def _compiled_float_floor_divide(a, b):  # type: ignore[no-untyped-def]
     remainder = _remainder(a, b)
     quotient = (a - remainder) / b
@@ -301,7 +290,7 @@ def _compiled_float_floor_divide(a, b):  # type: ignore[no-untyped-def]
     return result
 
 
-@_compiled(float_modulo)
+@compiled_form(of=float_modulo)
 def _compiled_float_modulo(a, b):  # type: ignore[no-untyped-def]
     remainder = _remainder(a, b)
     if remainder == 0.0:
@@ -311,7 +300,7 @@ def _compiled_float_modulo(a, b):  # type: ignore[no-untyped-def]
     return remainder
 
 
-@_compiled(float_power)
+@compiled_form(of=float_power)
 def _compiled_float_power(a, b):  # type: ignore[no-untyped-def]
     if not (a > 0.0 and math.isfinite(a) and math.isfinite(b)):
         return 0.0, True
@@ -319,7 +308,7 @@ def _compiled_float_power(a, b):  # type: ignore[no-untyped-def]
     return (result, False) if math.isfinite(result) else (0.0, True)
 
 
-@_compiled(compare)
+@compiled_form(of=compare)
 def _compiled_compare(a, b):  # type: ignore[no-untyped-def]
     if b != b:
         return 2
@@ -336,14 +325,14 @@ def _compiled_compare(a, b):  # type: ignore[no-untyped-def]
     return -1 if fraction > 0.0 else 1
 
 
-@_compiled(truncate)
+@compiled_form(of=truncate)
 def _compiled_truncate(a):  # type: ignore[no-untyped-def]
     if a >= -_TWO_63 and a < _TWO_63:
         return int(a), False
     return 0, True
 
 
-@_compiled(floor)
+@compiled_form(of=floor)
 def _compiled_floor(a):  # type: ignore[no-untyped-def]
     if a >= -_TWO_63 and a < _TWO_63:
         whole = int(a)
@@ -351,7 +340,7 @@ def _compiled_floor(a):  # type: ignore[no-untyped-def]
     return 0, True
 
 
-@_compiled(ceil)
+@compiled_form(of=ceil)
 def _compiled_ceil(a):  # type: ignore[no-untyped-def]
     if a >= -_TWO_63 and a < _TWO_63:
         whole = int(a)
@@ -359,7 +348,7 @@ def _compiled_ceil(a):  # type: ignore[no-untyped-def]
     return 0, True
 
 
-@_compiled(round_half_even)
+@compiled_form(of=round_half_even)
 def _compiled_round_half_even(a):  # type: ignore[no-untyped-def]
     if not (a >= -_TWO_63 and a < _TWO_63):
         return 0, True

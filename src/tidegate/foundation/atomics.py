@@ -17,20 +17,111 @@ seen by the thread that acquires it.
     peek(address, index)                     the 64-bit integer that lies there
     copy(source, target, size)               `size` bytes, one or a multiple of eight
 
-They exist in compiled code only: plain Python has no use for them.
+Each exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. So a
+kernel whose functions are not compiled can be run step by step, with any interleaving of its workers, to look for
+one that goes wrong. The plain ones share a lock, so that each is one step among threads, too.
 """
 
 from __future__ import annotations
 
+import ctypes
 import platform
+import threading
+import time
 from typing import Any
 
-from tidegate.foundation.jit import generated, intrinsic, ir, types
+from tidegate.foundation.jit import compiled_form, intrinsic, ir, types
 
 SPINS = 1 << 7
 """How often a waiting thread looks again before it lets others run."""
 
 YIELDS, SLEEP_MICROSECONDS = 16, 50
+
+
+_one_at_a_time = threading.Lock()
+
+
+# --- as plain Python ---------------------------------------------------------------------------------------
+
+
+def fetch_add(array: Any, index: int, amount: int) -> int:
+    """Add to an element; returns what it was."""
+    with _one_at_a_time:
+        before = int(array[index])
+        array[index] = before + amount
+        return before
+
+
+def exchange(array: Any, index: int, value: int) -> int:
+    """Put a value in place; returns what was there."""
+    with _one_at_a_time:
+        before = int(array[index])
+        array[index] = value
+        return before
+
+
+def compare_exchange(array: Any, index: int, old: int, new: int) -> bool:
+    """Put `new` in place if `old` is there; returns whether it was."""
+    with _one_at_a_time:
+        if int(array[index]) != old:
+            return False
+        array[index] = new
+        return True
+
+
+def load(array: Any, index: int) -> int:
+    """An element, with all that was written before it was stored."""
+    with _one_at_a_time:
+        return int(array[index])
+
+
+def store(array: Any, index: int, value: int) -> None:
+    """Store an element, after all that this thread wrote before."""
+    with _one_at_a_time:
+        array[index] = value
+
+
+def relax_crowded(spins: int) -> int:
+    """One step of waiting where more threads than processors run: later steps sleep, so that others can work."""
+    time.sleep(0 if spins < SPINS + YIELDS else SLEEP_MICROSECONDS * 1e-6)
+    return spins + 1
+
+
+def relax(spins: int) -> int:
+    """One step of waiting: the first steps only pause, later ones give up the processor."""
+    time.sleep(0)
+    return spins + 1
+
+
+def ticks() -> int:
+    """The processor's cycle counter; of plain Python, nanoseconds."""
+    return time.perf_counter_ns()
+
+
+_FUNCTION_OF_FOUR = ctypes.CFUNCTYPE(ctypes.c_int64, *(ctypes.c_int64,) * 4)
+
+
+def call(address: int, context: int, kind: int, event: int, slots: int) -> int:
+    """Call a function of four 64-bit integers by its address."""
+    return int(_FUNCTION_OF_FOUR(int(address))(int(context), int(kind), int(event), int(slots)))
+
+
+def address_of(array: Any, index: int) -> int:
+    """Where an element lies."""
+    return int(array.ctypes.data) + int(index) * int(array.itemsize)
+
+
+def peek(address: int, index: int) -> int:
+    """The 64-bit integer number `index` of those that lie at `address`."""
+    return ctypes.c_int64.from_address(int(address) + 8 * int(index)).value
+
+
+def copy(source: int, target: int, size: int) -> None:
+    """Copy one byte, or a multiple of eight."""
+    ctypes.memmove(int(target), int(source), int(size))
+
+
+# --- as machine code ---------------------------------------------------------------------------------------
 
 
 def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -99,33 +190,28 @@ def _store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     return None
 
 
-@generated
-def fetch_add(array, index, amount):  # type: ignore[no-untyped-def]
-    """Add to an element; returns what it was."""
+@compiled_form(of=fetch_add, inlined=True)
+def _compiled_fetch_add(array, index, amount):  # type: ignore[no-untyped-def]
     return _fetch_add(array, index, amount)
 
 
-@generated
-def exchange(array, index, value):  # type: ignore[no-untyped-def]
-    """Put a value in place; returns what was there."""
+@compiled_form(of=exchange, inlined=True)
+def _compiled_exchange(array, index, value):  # type: ignore[no-untyped-def]
     return _exchange(array, index, value)
 
 
-@generated
-def compare_exchange(array, index, old, new):  # type: ignore[no-untyped-def]
-    """Put `new` in place if `old` is there; returns whether it was."""
+@compiled_form(of=compare_exchange, inlined=True)
+def _compiled_compare_exchange(array, index, old, new):  # type: ignore[no-untyped-def]
     return _compare_exchange(array, index, old, new)
 
 
-@generated
-def load(array, index):  # type: ignore[no-untyped-def]
-    """An element, with all that was written before it was stored."""
+@compiled_form(of=load, inlined=True)
+def _compiled_load(array, index):  # type: ignore[no-untyped-def]
     return _load(array, index)
 
 
-@generated
-def store(array, index, value):  # type: ignore[no-untyped-def]
-    """Store an element, after all that this thread wrote before."""
+@compiled_form(of=store, inlined=True)
+def _compiled_store(array, index, value):  # type: ignore[no-untyped-def]
     _store(array, index, value)
 
 
@@ -160,9 +246,8 @@ def _sleep_microseconds(typingctx: Any, count: Any) -> Any:
     return types.void(types.int32), generate
 
 
-@generated
-def relax_crowded(spins):  # type: ignore[no-untyped-def]
-    """One step of waiting where more threads than processors run: later steps sleep, so that others can work."""
+@compiled_form(of=relax_crowded, inlined=True)
+def _compiled_relax_crowded(spins):  # type: ignore[no-untyped-def]
     if spins < SPINS:
         _pause()
     elif spins < SPINS + YIELDS:
@@ -172,9 +257,8 @@ def relax_crowded(spins):  # type: ignore[no-untyped-def]
     return spins + 1
 
 
-@generated
-def relax(spins):  # type: ignore[no-untyped-def]
-    """One step of waiting: the first steps only pause, later ones give up the processor."""
+@compiled_form(of=relax, inlined=True)
+def _compiled_relax(spins):  # type: ignore[no-untyped-def]
     if spins < SPINS:
         _pause()
     else:
@@ -183,9 +267,7 @@ def relax(spins):  # type: ignore[no-untyped-def]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def ticks(typingctx: Any) -> Any:
-    """The processor's cycle counter."""
-
+def _ticks(typingctx: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [])
         return builder.call(builder.module.declare_intrinsic("llvm.readcyclecounter", (), kind), [])
@@ -193,16 +275,24 @@ def ticks(typingctx: Any) -> Any:
     return types.int64(), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def call(typingctx: Any, address: Any, context: Any, kind: Any, event: Any, slots: Any) -> Any:
-    """Call a function of four 64-bit integers by its address."""
+@compiled_form(of=ticks, inlined=True)
+def _compiled_ticks():  # type: ignore[no-untyped-def]
+    return _ticks()
 
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _call(typingctx: Any, address: Any, context: Any, kind: Any, event: Any, slots: Any) -> Any:
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(64)
         pointer = builder.inttoptr(arguments[0], ir.FunctionType(word, [word] * 4).as_pointer())
         return builder.call(pointer, arguments[1:])
 
     return types.int64(*[types.int64] * 5), generate
+
+
+@compiled_form(of=call, inlined=True)
+def _compiled_call(address, context, kind, event, slots):  # type: ignore[no-untyped-def]
+    return _call(address, context, kind, event, slots)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -216,21 +306,23 @@ def _address_of(typingctx: Any, array: Any, index: Any) -> Any:
     return None
 
 
-@generated
-def address_of(array, index):  # type: ignore[no-untyped-def]
-    """Where an element lies."""
+@compiled_form(of=address_of, inlined=True)
+def _compiled_address_of(array, index):  # type: ignore[no-untyped-def]
     return _address_of(array, index)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def peek(typingctx: Any, address: Any, index: Any) -> Any:
-    """The 64-bit integer number `index` of those that lie at `address`."""
-
+def _peek(typingctx: Any, address: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
         return builder.load(builder.gep(pointer, [arguments[1]]))
 
     return types.int64(types.int64, types.int64), generate
+
+
+@compiled_form(of=peek, inlined=True)
+def _compiled_peek(address, index):  # type: ignore[no-untyped-def]
+    return _peek(address, index)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -253,9 +345,8 @@ def _copy_byte(typingctx: Any, source: Any, target: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
-@generated
-def copy(source, target, size):  # type: ignore[no-untyped-def]
-    """Copy one byte, or a multiple of eight."""
+@compiled_form(of=copy, inlined=True)
+def _compiled_copy(source, target, size):  # type: ignore[no-untyped-def]
     if size == 1:
         _copy_byte(source, target)
     else:

@@ -65,6 +65,7 @@ from tidegate.foundation import private_folder
 __all__ = [
     "Entry",
     "cache_directory",
+    "compiled_form",
     "entry",
     "generated",
     "intrinsic",
@@ -74,7 +75,6 @@ __all__ = [
     "kernel_or_plain",
     "load_program",
     "lower_builtin",
-    "overload",
     "populate_array",
     "type_callable",
     "types",
@@ -202,6 +202,17 @@ def generated(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate an inner function of a generated program: compiled into `run`, or plain under `uncompiled`."""
     compiled: Callable[..., Any] = function if _uncompiled.get() else numba.njit(forceinline=True, **_OPTIONS)(function)
     return compiled
+
+
+def compiled_form(of: Callable[..., Any], inlined: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate what compiled code runs where it calls `of`, a function of plain Python that is its definition."""
+    options = {"forceinline": True, **_OPTIONS} if inlined else {"error_model": "numpy"}
+
+    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+        overload(of, strict=False, jit_options=options)(lambda *_arguments: implementation)
+        return implementation
+
+    return register
 
 
 def kernel_or_plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -118,8 +118,13 @@ DECISIONS: tuple[Decision, ...] = tuple(
 """All twelve."""
 
 
-def check_strategy(strategy: object) -> None:
-    """Raise DefinitionError unless this is a strategy."""
+def check_strategy(strategy: object, lasting: bool = False) -> None:
+    """Raise DefinitionError unless this is a strategy; one for state that is `lasting` must give the right rows."""
+    if lasting and strategy == "unsafe-nolock":
+        raise DefinitionError(
+            "strategy: 'unsafe-nolock' gives wrong rows by design, and they would be kept; required for state that "
+            "lasts: any other strategy. To see what coordination costs, measure it with a tg.Engine in memory"
+        )
     if isinstance(strategy, Decision | Chains | Families | Partitioned | Published):
         return
     if not isinstance(strategy, str) or strategy not in NAMES:

@@ -32,8 +32,8 @@ STEP_WORDS, STEP_FLOW, STEP_WHAT, STEP_ROUND, STEP_CAUSE, STEP_STATUS, STEP_EVEN
 """How many words it has; its graph, -1 for a plain transaction; its group, or -1 minus its plain transaction; its
 round, 0 where the graph has no name; the border stream of the round, or the event of the plain transaction; why it
 aborted, 0 if it committed; how many events it took from the border; how many strings it has once it is packed
-(`engine.steps`). The events follow, then for each input stream the number of its tuples and their words. A step that
-aborted is its head and nothing else: nobody runs it again."""
+(`engine.graphs.steps`). The events follow, then for each input stream the number of its tuples and their words. A step
+that aborted is its head and nothing else: nobody runs it again."""
 
 # What a stage does with a stream that leads to another one (`roles` in generated code):
 ALONE, GIVES, TAKES, NOTHING = range(4)
@@ -48,6 +48,19 @@ TOP_WORDS = 1 << 12
 
 ROOM = -10
 """A step that finds an array full returns this minus the code."""
+
+
+_OWN = "0_"
+
+
+def own_stream(transaction: str) -> str:
+    """The stream of a plain transaction that runs as a graph of its own; no declared stream begins with a digit."""
+    return f"{_OWN}{transaction}"
+
+
+def event_name(stream: str) -> str:
+    """What events call those who are on a stream: its name, or that of the transaction whose own it is."""
+    return stream.removeprefix(_OWN)
 
 
 def stream_array(stream: str, field: str, part: int) -> str:
@@ -184,14 +197,14 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class FlowsPlan:
-    """All dataflow graphs of a program."""
+    """All dataflow graphs of a program; a program of plain transactions alone has none, and one stage."""
 
-    streams: tuple[StreamLayout, ...]
-    outputs: tuple[bool, ...]
-    windows: tuple[WindowParameter, ...]
-    owners: tuple[int, ...]
-    members: tuple[MemberPlan, ...]
-    flows: tuple[FlowPlan, ...]
+    streams: tuple[StreamLayout, ...] = ()
+    outputs: tuple[bool, ...] = ()
+    windows: tuple[WindowParameter, ...] = ()
+    owners: tuple[int, ...] = ()
+    members: tuple[MemberPlan, ...] = ()
+    flows: tuple[FlowPlan, ...] = ()
     journalled: tuple[str, ...] = ()
     """The tables whose rows groups may write."""
     remembered: tuple[tuple[str, int], ...] = ()
@@ -247,6 +260,9 @@ class FlowsPlan:
     def may_wait(self) -> bool:
         """Whether events may have to wait for others of their atomic batch."""
         return any(flow.batch != 1 for flow in self.flows)
+
+
+NO_GRAPHS = FlowsPlan()
 
 
 def structures_of(flows: FlowsPlan, plans: tuple[TransactionPlan, ...], window: int) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.foundation.places import Place
-from tidegate.operations.flow import FlowsPlan, WindowParameter
+from tidegate.operations.flow import NO_GRAPHS, FlowsPlan, WindowParameter
 from tidegate.operations.layout import Kind, TableLayout
 
 COMMITTED = 0
@@ -213,7 +213,8 @@ class TransactionPlan:
 class Binding:
     """An event column as some transactions use it: as keys of a table, or as values of a kind.
 
-    `users` are the indices of the transactions that need it; `writers` those that may write the row.
+    `users` are the indices of the transactions that need it; `writers` those that may write the row, without those that
+    run in dataflow graphs: graphs note the rows that they wrote in their journals.
     """
 
     parameter: Parameter
@@ -247,7 +248,7 @@ class ProgramPlan:
     """Per transaction: what events call it; a border transaction goes by its stream's name, an interior one by none."""
     entries: tuple[int, ...] = ()
     """The transactions that events can name."""
-    flows: FlowsPlan | None = None
+    flows: FlowsPlan = NO_GRAPHS
 
     @property
     def context_size(self) -> int:

@@ -64,7 +64,7 @@ def read_state(
 
     Args:
         spark: the session that reads them.
-        path: what `transact` was given as `state`.
+        path: the state folder: what `transact` was given as `state`, or a `tg.Engine` as `directory`.
         table: the class declared with `@tg.table`; fields that are new since then have their defaults. Or a stream:
             its tuples in the order in which they were emitted, with the number of the round as `batch`. Those of at
             least the newest `keep_versions` batches are there.

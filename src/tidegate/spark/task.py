@@ -42,6 +42,7 @@ from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.foundation.errors import InputError, StateOwned
 from tidegate.foundation.storage import open_storage
+from tidegate.operations.decision import Strategy
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.spark.columns import PARTITION_COLUMN, needed_columns
 from tidegate.spark.payload import unpack
@@ -57,7 +58,7 @@ OUTPUT_ROWS = 1 << 16
 ENGINES_MAX = 4
 """States that one worker keeps warm; beyond it the one not used for longest is dropped."""
 
-_engines: OrderedDict[tuple[str, str, int, Log], VersionedEngine] = OrderedDict()
+_engines: OrderedDict[tuple[str, str, int, Log, Strategy], VersionedEngine] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class TaskSettings:
     planned_version: int
     requests: str | None = None
     log: Log = "changes"
+    strategy: Strategy = "adaptive"
 
 
 def make_task(settings: TaskSettings) -> Task:
@@ -107,12 +109,12 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
         rows = in_source_order(rows)
     engine = _engine(settings)
     plan = engine.program.plan
-    waits = plan.flows is not None and plan.flows.may_wait  # outcomes may be those of events of earlier batches
+    waits = plan.flows.may_wait  # outcomes may be those of events of earlier batches
     if waits or applicant.form == "call":
         outcomes = _process(engine, settings, applicant, rows)
         if outcomes.num_rows == 0:
             return
-        yield from outcomes.select([*rows.column_names, *OUTCOME_COLUMNS]).to_batches(max_chunksize=OUTPUT_ROWS)
+        yield from _as_declared(outcomes, rows.schema).to_batches(max_chunksize=OUTPUT_ROWS)
         return
     events = rows.select(needed_columns(plan, settings.order_by, rows.column_names, settings.requests))
     outcomes = _process(engine, settings, applicant, events)
@@ -123,9 +125,27 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
     yield from rows.to_batches(max_chunksize=OUTPUT_ROWS)
 
 
+def _as_declared(outcomes: pa.Table, declared: pa.Schema) -> pa.Table:
+    """The columns that Spark expects, of its types: events that waited may have come with others."""
+    outcomes = outcomes.select([*declared.names, *OUTCOME_COLUMNS])
+    for position, field in enumerate(declared):
+        column = outcomes.column(position)
+        if column.type == field.type or pa.types.is_null(field.type):
+            continue
+        try:
+            outcomes = outcomes.set_column(position, field.name, column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(
+                f"events: column {field.name!r} has type {field.type} now, and an event that has waited for its atomic "
+                f"batch holds a value in it that does not fit ({error}). The batch is committed; only its outcomes "
+                "cannot be given. Start the query with the type that the column had, until the event has left"
+            ) from error
+    return outcomes
+
+
 def _engine(settings: TaskSettings) -> VersionedEngine:
     """The warm engine of this worker for this state and program, or a new one."""
-    key = (settings.path, settings.digest, settings.keep_versions, settings.log)
+    key = (settings.path, settings.digest, settings.keep_versions, settings.log, settings.strategy)
     engine = _engines.pop(key, None)
     if engine is None:
         for other in [other for other in _engines if other[0] == settings.path]:
@@ -136,6 +156,7 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
             unpack(settings.payload),
             settings.path,
             keep_versions=settings.keep_versions,
+            strategy=settings.strategy,
             workers=_processors(),
             log=settings.log,
         )

@@ -40,9 +40,10 @@ from tidegate.durability.fingerprint import fingerprint, require_repeatable
 from tidegate.durability.version_info import Owner, VersionInfo
 from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
-from tidegate.durability.versions import VersionStore
+from tidegate.durability.versions import VersionStore, check_keep_versions
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
+from tidegate.operations.decision import Strategy, check_strategy
 from tidegate.operations.plan import Program
 from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
 from tidegate.spark.known_programs import remember
@@ -69,6 +70,7 @@ def transact(
     keep_versions: int = 100,
     requests: str | None = None,
     log: Log = "changes",
+    strategy: Strategy = "adaptive",
 ) -> DataFrame:
     """Run transactions over events, in order, exactly once, on state that lasts.
 
@@ -77,7 +79,7 @@ def transact(
             name, and `transaction` (which one to run) when there are several.
         transactions: functions declared with `@tg.transaction`, and dataflow graphs (`tg.dataflow`): the column
             `transaction` of an event names a border stream or a plain transaction.
-        state: where the tables are kept: a folder, or any URL that fsspec reaches. One running query at
+        state: the state folder: a folder, or any URL that fsspec reaches. One running query at
             a time may use it, and once in its plan. A state knows the queries that it has served and up to which batch:
             one that it cannot go on with, because the state was deleted or exchanged, is refused (`StateDiverged`).
         order_by: the column that orders the events of a batch. Ties keep the order that they have in their
@@ -96,6 +98,8 @@ def transact(
             them (`read_state(..., transactions=...)`), and tools cannot. Transactions declared `compiled=False` are
             refused. It may differ from one start of a query to the next. To change the program, run one batch with the
             old one and "changes" first, which keeps the whole state.
+        strategy: how a batch is scheduled on the task's processors (`spark.task.cpus`), as for `tg.Engine`. No strategy
+            changes answers but "unsafe-nolock", which is refused here.
 
     Returns:
         The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
@@ -104,6 +108,7 @@ def transact(
         the same order each time.
     """
     program = build_program(transactions)
+    check_strategy(strategy, lasting=True)
     path = _check_arguments(state, late, keep_versions, log, order_by=order_by, requests=requests)
     if log == "commands":
         require_repeatable(program, "transact")
@@ -113,12 +118,6 @@ def transact(
     newest = _prepared(program, path, initial or {}, keep_versions)
     remember(path, program)
     watch(events, path)
-    if events.isStreaming:
-        ownership.stay_alive(open_storage(path), ownership.process_token())
-    # With `order_by` the partitions need not be told apart: between them a source has no order of its own.
-    marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id()) if order_by is None else events
-    if events.isStreaming:
-        marked = _observed(marked, path)
     payload = pack(program)
     settings = TaskSettings(
         payload=payload,
@@ -136,7 +135,9 @@ def transact(
         planned_version=0 if newest is None else newest.version,
         requests=requests,
         log=log,
+        strategy=strategy,
     )
+    marked = _marked(events, path, order_by)
     return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
 
 
@@ -155,6 +156,16 @@ def _prepared(program: Program, path: str, initial: Mapping[type, Any], keep_ver
     VersionedEngine(program, path, keep_versions=keep_versions).initialise(loaded)
     store.refresh()
     return store.newest()
+
+
+def _marked(events: DataFrame, path: str, order_by: str | None) -> DataFrame:
+    """The events, with what the task must know of where they come from; those of a stream are observed."""
+    # With `order_by` the partitions need not be told apart: between them a source has no order of its own.
+    marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id()) if order_by is None else events
+    if not events.isStreaming:
+        return marked
+    ownership.stay_alive(open_storage(path), ownership.process_token())
+    return _observed(marked, path)
 
 
 def _observed(events: DataFrame, path: str) -> DataFrame:
@@ -200,12 +211,11 @@ def _check_arguments(
     state: str | os.PathLike[str], late: object, keep_versions: object, log: object, **columns: object
 ) -> str:
     """The state's path as workers understand it; raises InputError for an argument that cannot be."""
+    check_keep_versions(keep_versions)
     if late not in get_args(Late):
         raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
     if log not in get_args(Log):
         raise InputError(f'transact: log must be "changes" or "commands", got {log!r}')
-    if not isinstance(keep_versions, int) or keep_versions < 1:
-        raise InputError(f"transact: keep_versions must be a whole number of at least 1, got {keep_versions!r}")
     for argument, column in columns.items():
         if column is not None and not isinstance(column, str):
             raise InputError(f"transact: {argument} must be the name of a column, got {column!r}")

@@ -12,11 +12,24 @@ def test_ledger_survives_crashes(tmp_path):
 
 def test_the_show_ran_in_order():
     assert check_history(show, engine.history) == []
+
+A transaction is a plain function, and these are around it where a test calls it alone:
+
+def test_a_first_vote_is_passed_on():
+    with collecting(lambda stream, fields: passed_on.append(fields)):
+        validate(absent(Voter, 7), Contestant(3))
+
+    absent          a row that does not exist
+    collecting      takes what `tg.emit` emits
+    looking_up      finds the rows that `tg.lookup` asks for
+    remembering     knows the states that `tg.history` asks for
 """
 
+from tidegate.api.control import looking_up, remembering
+from tidegate.api.stream import collecting
 from tidegate.testing.assertions import assert_same_as_plain
 from tidegate.testing.history import check_history
-from tidegate.testing.plain import PlainProgram
+from tidegate.testing.plain import PlainProgram, absent
 from tidegate.testing.source import CRASH, CRASH_BEFORE_COMMIT, Crash, EventSource, SourceRun, run_source
 
 __all__ = [
@@ -26,7 +39,11 @@ __all__ = [
     "EventSource",
     "PlainProgram",
     "SourceRun",
+    "absent",
     "assert_same_as_plain",
     "check_history",
+    "collecting",
+    "looking_up",
+    "remembering",
     "run_source",
 ]

@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +22,26 @@ from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome
 from tidegate.operations.plan import RowParameter, TransactionPlan
 
 Key = tuple[Any, ...]
+Row = TypeVar("Row")
+
+
+def absent(table: type[Row], *key: int | float | bool | str) -> Row:
+    """A row that does not exist, for a plain function: it reads as the defaults until a field is assigned.
+
+    >>> import tidegate as tg
+    >>> @tg.table(key="id")
+    ... class Account:
+    ...     id: int
+    ...     balance: int = 5
+    >>> absent(Account, 7)
+    Account(id=7, balance=5, exists=False)
+    """
+    layout = _layout(table)
+    if len(key) != len(layout.key):
+        raise TypeError(f"the key of {layout.name} is ({', '.join(layout.key)}), got {len(key)} values")
+    row: Any = table
+    found: Row = row(**dict(zip(layout.key, key, strict=True)), exists=False)
+    return found
 
 
 class _Refused(Exception):

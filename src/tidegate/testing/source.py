@@ -9,6 +9,7 @@ again, as Spark does after a restart. `CRASH_BEFORE_COMMIT`: everything of the b
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -73,14 +74,14 @@ def run_source(
     transactions: Sequence[Transaction],
     source: EventSource,
     *,
-    state: str,
+    state: str | os.PathLike[str],
     order_by: str | None = None,
     late: Late = "run",
 ) -> SourceRun:
-    """Run a source's batches over a state directory, dying and coming back at every crash marker."""
+    """Run a source's batches over a state folder, dying and coming back at every crash marker."""
     program = build_program(transactions)
     owner = Owner(QUERY, "tidegate.testing", process_token())
-    storage = open_storage(state)
+    storage = open_storage(os.fspath(state))
     engine = VersionedEngine(program, storage)
     outcomes = []
 

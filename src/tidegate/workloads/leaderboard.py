@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -88,9 +88,9 @@ def has_left(removed: int, contestant: int) -> bool:
 @tg.transaction(on=votes, emits=[valid])
 def validate(phone: Voter, contestant: Contestant, show: Show) -> int:
     """Count a vote; the answer is how many the contestant has."""
-    tg.require(contestant.exists, "no such contestant")  # type: ignore[attr-defined]
+    tg.require(tg.exists(contestant), "no such contestant")
     tg.require(not has_left(show.removed, contestant.id), "the contestant has left")
-    voted = phone.exists  # type: ignore[attr-defined]
+    voted = tg.exists(phone)
     tg.require(not voted or has_left(show.removed, phone.contestant), "voted before")
     phone.contestant = contestant.id
     contestant.votes += 1
@@ -126,7 +126,7 @@ def place(board: Board, number: int, count: int, sign: int) -> None:
 
 
 @tg.transaction(on=valid, emits=[ranked])
-def rank(show: Show, recent: tg.window(valid, rows=WINDOW_ROWS, slide=1)) -> None:  # type: ignore[valid-type]
+def rank(show: Show, recent: Annotated[tg.WindowRows, tg.window(valid, rows=WINDOW_ROWS, slide=1)]) -> None:
     """Renew the boards."""
     top, bottom, trending = tg.lookup(Board, TOP), tg.lookup(Board, BOTTOM), tg.lookup(Board, TRENDING)
     clear(top)
@@ -162,9 +162,9 @@ leaderboard = tg.dataflow([validate, rank, remove_last], nested=[(validate, rank
 @tg.transaction
 def cast(phone: Voter, contestant: Contestant, show: Show) -> int:
     """Count a vote, as `validate` does."""
-    tg.require(contestant.exists, "no such contestant")  # type: ignore[attr-defined]
+    tg.require(tg.exists(contestant), "no such contestant")
     tg.require(not has_left(show.removed, contestant.id), "the contestant has left")
-    voted = phone.exists  # type: ignore[attr-defined]
+    voted = tg.exists(phone)
     tg.require(not voted or has_left(show.removed, phone.contestant), "voted before")
     phone.contestant = contestant.id
     contestant.votes += 1

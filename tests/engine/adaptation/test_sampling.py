@@ -12,7 +12,7 @@ from tidegate.compiler.program import build_program
 from tidegate.engine.adaptation.sampling import sample_hottest, sample_neighbours
 from tidegate.engine.core import EngineCore
 
-from ..graphs import look, move, put, share
+from ..example_graphs import look, move, put, share
 
 
 def hottest(program: list[Any], events: pa.Table, start: int = 0, order: Any = None) -> float:

@@ -25,7 +25,7 @@ from tidegate.engine.kernels.lifecycle import ABORTED, BLOCKED, EXECUTED, READY,
 from tidegate.foundation.jit import Entry, uncompiled
 from tidegate.operations.decision import DECISIONS, Chains, Decision, Strategy
 
-from ..graphs import SHAPES, move, put, random_events, swap
+from ..example_graphs import SHAPES, move, put, random_events, swap
 
 EAGER = [decision for decision in DECISIONS if decision.abort == "eager"]
 LAZY = [decision for decision in DECISIONS if decision.abort == "lazy"]

@@ -1,21 +1,18 @@
-"""Threads that run tasks: all do or none, errors come out, where they may run is left as it was, and they end."""
+"""Threads that run tasks: all do or none, errors come out, they are placed before they wake up, and they end."""
 
 from __future__ import annotations
 
 import gc
-import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tidegate.engine.execution import workers as module
-from tidegate.engine.execution.workers import TOLD_MAX, Workers, processors
-
-needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets threads choose")
+from tidegate.engine.execution.workers import Workers
+from tidegate.foundation.processors import Anywhere, processors
 
 
 @pytest.fixture
@@ -98,74 +95,28 @@ def test_a_system_without_room_for_all_threads_is_said_and_no_task_begins() -> N
     assert (left, then) == ("threads left: 0", "then ran: 200")
 
 
-@needs_affinity
-class TestWhereTheyWakeUp:
-    def masks(self, workers: Workers) -> list[set[int]]:
-        """Where each worker may run while its task runs."""
-        found: list[set[int]] = [set()] * workers.count
-        together = threading.Barrier(workers.count, timeout=30)
+def test_threads_are_placed_before_they_wake_up_and_say_that_they_have() -> None:
+    class Noted:
+        def __init__(self) -> None:
+            self.placed: list[set[int]] = []
+            self.arrived: list[int] = []
 
-        def task(worker: int) -> None:
-            together.wait()
-            found[worker] = os.sched_getaffinity(0)
+        def place(self, threads: Iterable[int], count: int) -> Callable[[], None]:
+            self.placed.append(set(threads))
+            return lambda: self.arrived.append(threading.get_native_id())
 
-        workers.run(task)
-        return found
-
-    def test_a_task_may_run_anywhere(self, workers: Workers) -> None:
-        for _ in range(3):
-            assert self.masks(workers) == [os.sched_getaffinity(0)] * workers.count
-
-    @pytest.mark.parametrize("processors", [2, TOLD_MAX])
-    def test_each_is_told_another_processor(self, processors: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """And, once it runs, that it may go anywhere."""
-        told: list[tuple[int, set[int]]] = []
-        monkeypatch.setattr(os, "sched_getaffinity", lambda thread: set(range(processors)))
-        monkeypatch.setattr(os, "sched_setaffinity", lambda thread, mask: told.append((thread, mask)))
-        workers = Workers(2 * processors)
-        self.masks(workers)
-        told.clear()
-        self.masks(workers)
-        workers.close()
-        by_caller = dict(told[: workers.count])
-        assert len(by_caller) == workers.count and 0 not in by_caller
-        assert sorted(by_caller.values(), key=min) == sorted(2 * [{n} for n in range(processors)], key=min)
-        assert told[workers.count :] == [(0, set(range(processors)))] * workers.count
-
-    @pytest.mark.parametrize("count", [1, TOLD_MAX + 1])
-    def test_where_there_are_more_processors_or_one_they_are_told_nothing(
-        self, count: int, workers: Workers, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(thread: int, mask: set[int]) -> None:
-            pytest.fail("a thread was told where to run")
-
-        monkeypatch.setattr(os, "sched_getaffinity", lambda thread: set(range(count)))
-        monkeypatch.setattr(os, "sched_setaffinity", refuse)
-        assert len(self.masks(workers)) == workers.count
-
-    def test_where_that_is_not_allowed_they_run_all_the_same(
-        self, workers: Workers, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(thread: int, mask: set[int]) -> None:
-            raise PermissionError("not here")
-
-        monkeypatch.setattr(os, "sched_setaffinity", refuse)
-        assert self.masks(workers) == [os.sched_getaffinity(0)] * workers.count
-
-    def test_a_narrower_choice_of_processors_is_followed(self, workers: Workers) -> None:
-        everywhere = os.sched_getaffinity(0)
-        one = {min(everywhere)}
-        self.masks(workers)
-        os.sched_setaffinity(0, one)
-        try:
-            assert self.masks(workers) == [one] * workers.count
-        finally:
-            os.sched_setaffinity(0, everywhere)
-        assert self.masks(workers) == [everywhere] * workers.count
+    noted = Noted()
+    workers = Workers(3, noted)
+    together = threading.Barrier(3, timeout=30)
+    for _ in range(2):
+        workers.run(lambda worker: together.wait())
+    workers.close()
+    assert noted.placed[1] == set(noted.arrived[:3]) == set(noted.arrived[3:])
 
 
-def test_without_that_call_of_the_system_they_run(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(module.os, "sched_setaffinity", raising=False)
-    ran = []
-    workers.run(ran.append)
-    assert sorted(ran) == list(range(workers.count))
+def test_threads_that_nobody_places_run() -> None:
+    ran: list[int] = []
+    unplaced = Workers(3, Anywhere())
+    unplaced.run(ran.append)
+    unplaced.close()
+    assert sorted(ran) == [0, 1, 2]

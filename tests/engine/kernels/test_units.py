@@ -13,7 +13,7 @@ from tidegate.engine.execution.scheduler import Run
 from tidegate.engine.kernels import execution
 from tidegate.engine.kernels.units import Units, list_edges, list_members, merge_circles
 
-from ..graphs import SHAPES, Built, built, move, price, random_events, random_program, swap
+from ..example_graphs import SHAPES, Built, built, move, price, random_events, random_program, swap
 
 Partition = set[frozenset[int]]
 EAGER = pytest.mark.parametrize("eager", [True, False], ids=["eager", "lazy"])

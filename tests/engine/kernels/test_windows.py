@@ -474,7 +474,7 @@ def test_no_window_moves_while_the_journal_holds_changes() -> None:
     base = windows.add(one("rows", 3, 1))
     compiled.window_insert(windows.heap, windows.journal, windows.state, base, (5,), 0)
     with pytest.raises(AssertionError, match="journal holds changes"):
-        windows.restore(0, windows.export(0))
+        windows.restore(0, export(windows, 0))
 
 
 def test_nothing_is_made_when_nothing_is_missing() -> None:
@@ -483,6 +483,13 @@ def test_nothing_is_made_when_nothing_is_missing() -> None:
     heap, journal = windows.heap, windows.journal
     windows.make_room()
     assert windows.heap is heap and windows.journal is journal
+
+
+def export(windows: Windows, number: int) -> dict[str, Any]:
+    """All that a window has to remember, as it is stored between batches."""
+    header = windows.header(number)
+    sequence = np.arange(header[0], header[2])
+    return {SEQUENCE: sequence, HEADER: header, **windows.between(number, int(header[0]), len(sequence))}
 
 
 # --- out and in again --------------------------------------------------------------------------------------------
@@ -510,7 +517,7 @@ def test_what_is_exported_and_restored_goes_on_as_before(program: Any, cut: int,
     for inserts, _ in transactions[cut:][:2]:  # whatever stood there is forgotten
         second.run(inserts, None)
     for number, naive in enumerate(first.naive):
-        second.windows.restore(number, first.windows.export(number))
+        second.windows.restore(number, export(first.windows, number))
         second.naive[number] = copy.copy(naive)
         second.naive[number].layout = asked[number]
     second.compare()
@@ -523,7 +530,7 @@ def test_an_export_names_rows_times_and_header() -> None:
     base = windows.add(one("time", 10, 5))
     for value, moment in [(1, 3), (2, 7), (3, 6), (4, 31)]:
         compiled.window_insert(windows.heap, windows.journal, windows.state, base, (value,), moment)
-    exported = windows.export(0)
+    exported = export(windows, 0)
     assert exported["c0"].tolist() == [2, 3, 4]
     assert exported[SEQUENCE].tolist() == [1, 2, 3]
     assert exported[TIME].tolist() == [7, 7, 31]
@@ -540,7 +547,7 @@ def test_columns_of_every_kind_come_out_as_they_went_in() -> None:
         words = np.array([-position, floats.view(np.int64)[position], truth, text])
         compiled.window_insert(windows.heap, windows.journal, windows.state, windows.bases[0], words, 0)
     windows.state[LENGTH] = 0
-    other.restore(0, windows.export(0))
+    other.restore(0, export(windows, 0))
     for made in (windows, other):
         rows = made.rows(0)
         assert [rows[name].dtype for name, _ in kinds] == [np.int64, np.float64, np.bool_, np.int64]

@@ -1,16 +1,63 @@
-"""How a batch was run: what a runner says about it, for one piece or for several."""
+"""What is run, who can run it, and how it went.
+
+    Job ──> Executor.run ──> Execution
+
+A job is events of a batch, in the order in which they are to run. An executor runs them: the strategies those of plain
+transactions, a walk through the dataflow graphs any, and `engine.stages` a whole batch by giving each of the others its
+part. What one executor runs must not depend on what another one runs at the same time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.engine.batch import Batch
+from tidegate.foundation.interrupts import Interrupts
 from tidegate.operations.decision import Decision
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Events of a batch, to be run in this order."""
+
+    batch: Batch
+    order: Array
+    interrupts: Interrupts
+    untouched: bool = True
+    """Whether nothing of the batch has run, so that an interrupt may still stop it without a trace."""
+    trace: bool = False
+    """Whether the steps of dataflow graphs are to be noted; they run one by one then."""
+
+    @cached_property
+    def transactions(self) -> Array:
+        """How many events there are of each transaction, without those that were refused."""
+        kinds, status = self.batch.kinds[self.order], self.batch.status[self.order]
+        return np.bincount(kinds[status == 0], minlength=len(self.batch.plan.transactions))
+
+    def part(self, order: Array, untouched: bool) -> Job:
+        """Some of the events, for another executor."""
+        return replace(self, order=order, untouched=self.untouched and untouched)
+
+
+class Executor(Protocol):
+    """Runs jobs."""
+
+    def run(self, job: Job) -> Execution:
+        """Run all events of a job: their outcomes are in the batch, and what they wrote in the tables."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How a batch was run."""
+    """How a job was run."""
 
     strategy: str
     workers: int = 1
@@ -19,10 +66,12 @@ class Execution:
     why: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     properties: dict[str, float] = field(default_factory=dict)
+    escaped: bool = False
+    """Whether it was run again serially, because an operation needed plain Python in the middle."""
 
 
-def joined(executions: list[Execution]) -> Execution:
-    """One report for the pieces of a batch: sums, and what the last piece chose."""
+def joined(executions: Sequence[Execution]) -> Execution:
+    """One report for what was run one after the other: sums, and what was chosen last."""
     seconds: dict[str, float] = {}
     for execution in executions:
         seconds = added(seconds, execution.seconds)
@@ -30,9 +79,11 @@ def joined(executions: list[Execution]) -> Execution:
     return replace(
         executions[-1],
         strategy=", ".join(names),
+        workers=max(execution.workers for execution in executions),
         interpreted=sum(execution.interpreted for execution in executions),
         seconds=seconds,
         properties={**executions[-1].properties, "pieces": len(executions)},
+        escaped=any(execution.escaped for execution in executions),
     )
 
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.serial import SerialRun
-from tidegate.engine.execution.workers import Workers
 from tidegate.engine.kernels.components import (
     bundle,
     find_roots,
@@ -30,6 +29,7 @@ from tidegate.engine.kernels.components import (
     number_families,
 )
 from tidegate.engine.planning.builder import GraphBuilder
+from tidegate.engine.worker_pool import WorkerPool
 
 Array = npt.NDArray[Any]
 
@@ -90,7 +90,7 @@ class Families:
         return float(np.partition(self.weight, -2)[-2]) / float(self.weight.sum())
 
 
-def find(builder: GraphBuilder, workers: Workers, batch: Batch, order: Array, start: int) -> Families:
+def find(builder: GraphBuilder, workers: WorkerPool, batch: Batch, order: Array, start: int) -> Families:
     """The families of the events from position `start` on."""
     shapes = builder.shapes(batch)
     parent, written, take = builder.latest, builder.group_of_row, builder.memory.take

@@ -51,6 +51,7 @@ def set_up(
     results = [batch.valid, *batch.results, literals]
     scratch = [[np.zeros(_longest(batch, row), DTYPES[kind]) for row, kind in plan.scratch] for _ in range(workers)]
     contexts = [np.array([array.ctypes.data for array in (*shared, *results, *own)], np.int64) for own in scratch]
+    assert all(len(context) == plan.context_size for context in contexts), "machine code would read something else"
     kinds = len(plan.operations)
     machine = Machine(
         operate=np.array([module.operate.address], np.int64),

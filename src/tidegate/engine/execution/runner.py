@@ -37,17 +37,17 @@ from tidegate.engine.adaptation.rule import THRESHOLDS, GraphProperties, decide
 from tidegate.engine.adaptation.sampling import sample_hottest, sample_neighbours
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution import families
-from tidegate.engine.execution.executions import Execution, added, joined
+from tidegate.engine.execution.executions import Execution, Job, added, joined
 from tidegate.engine.execution.machine import set_up
 from tidegate.engine.execution.scheduler import Run, Scheduler
 from tidegate.engine.execution.serial import SerialRun
 from tidegate.engine.execution.timing import ticks_per_second
-from tidegate.engine.execution.workers import Workers, processors
+from tidegate.engine.execution.workers import Workers
 from tidegate.engine.kernels.operation import SAMPLE
 from tidegate.engine.planning.builder import GraphBuilder
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
-from tidegate.foundation.interrupts import Interrupts
+from tidegate.foundation.processors import processors
 from tidegate.operations.decision import Chains, Decision, Families, Partitioned, Published, Strategy
 from tidegate.operations.plan import Program
 
@@ -96,43 +96,46 @@ class Runner:
         self.model = Model()
         self._builder = GraphBuilder(self.plan, tables, self.workers)
         self._scheduler = Scheduler(self._builder, self.workers)
-        self._never_compiled = [(n, plan) for n, plan in enumerate(self.plan.transactions) if not plan.compiled]
+        in_graphs = {member.transaction for member in self.plan.flows.members}
+        self._never_compiled = [
+            (n, plan) for n, plan in enumerate(self.plan.transactions) if not plan.compiled and n not in in_graphs
+        ]
         self._warned: set[str] = set()
         self._escaping = 0
         self._cost_us, self._abort_ratio, self._failed, self._spared = 0.0, 0.0, 0.0, SPARED
         self._prober, self._known_cost = Prober(), KnownCost()
         self._serial_spell, self._habit, self._unrelated = SerialSpell(), Habit(), Unrelated()
         self._unlooked = 0
-        self._interrupts = Interrupts()
+        self._job: Job
         self._nothing_ran = True
 
     def use_strings(self, strings: StringPool) -> None:
         """Strings have other numbers from now on."""
         self.serial = SerialRun(self._program, self._module, self._tables, strings)
 
-    def run(self, batch: Batch, order: Array, interrupts: Interrupts) -> Execution:
-        """Run all events of a batch, cut into pieces where an interval was set."""
-        self._interrupts = interrupts
-        interval = self._interval or max(len(order), 1)
+    def run(self, job: Job) -> Execution:
+        """Run events of plain transactions, cut into pieces where an interval was set."""
+        interval = self._interval or max(len(job.order), 1)
         executions = []
-        for begin in range(0, max(len(order), 1), interval):
-            piece = order[begin : begin + interval]
+        for begin in range(0, max(len(job.order), 1), interval):
+            piece = job.part(job.order[begin : begin + interval], begin == 0)
             began = time.perf_counter()
-            self._nothing_ran = begin == 0
-            executions.append(self._run_interval(batch, piece))
-            self.punctuation.add(len(piece), time.perf_counter() - began)
+            executions.append(self._run_interval(piece))
+            self.punctuation.add(len(piece.order), time.perf_counter() - began)
         return executions[0] if len(executions) == 1 else joined(executions)
 
-    def _run_interval(self, batch: Batch, order: Array) -> Execution:
+    def _run_interval(self, job: Job) -> Execution:
+        batch, order = job.batch, job.order
+        self._job, self._nothing_ran = job, job.untouched
         if len(order) == 0 or self.strategy == "serial":
             return self._run_serially(batch, order, 0, "the strategy is serial")
         if self.strategy == "adaptive" and self.workers.count == 1:
             return self._run_serially(batch, order, 0, "there is one worker")
-        interpreted = self._interpreted_transaction(batch)
+        interpreted = self._interpreted_transaction(job)
         if interpreted is not None:
             return self._run_serially(batch, order, 0, interpreted)
         if self.strategy == "adaptive":
-            return self._run_adaptively(batch, order)
+            return self._run_adaptively(job)
         self.workers.start()  # here, where nothing of the batch has run: a refusal leaves all as it was
         if isinstance(self.strategy, Families):
             return self._run_families(batch, families.find(self._builder, self.workers, batch, order, 0), "as asked")
@@ -143,10 +146,10 @@ class Runner:
         interpreted = self.serial.run(batch, order, start, len(order))
         return Execution("serial", interpreted=interpreted, why=why, seconds={"execute": time.perf_counter() - began})
 
-    def _interpreted_transaction(self, batch: Batch) -> str | None:
-        """Why the batch cannot be run by several workers, if a transaction in it is not compiled."""
+    def _interpreted_transaction(self, job: Job) -> str | None:
+        """Why the events cannot be run by several workers, if a transaction among them is not compiled."""
         for number, plan in self._never_compiled:
-            if np.any((batch.kinds == number) & (batch.status == 0)):
+            if job.transactions[number]:
                 why = f"transaction {plan.name!r} is interpreted (compiled=False), so its batches run serially"
                 if plan.name not in self._warned:
                     self._warned.add(plan.name)
@@ -156,7 +159,8 @@ class Runner:
 
     # --- adaptive ---------------------------------------------------------------------------------------------
 
-    def _run_adaptively(self, batch: Batch, order: Array) -> Execution:
+    def _run_adaptively(self, job: Job) -> Execution:
+        batch, order = job.batch, job.order
         if len(order) < ADAPTIVE_EVENTS_MIN:
             return self._run_serially(batch, order, 0, f"fewer than {ADAPTIVE_EVENTS_MIN} events")
         if self._escaping > 0:
@@ -188,7 +192,7 @@ class Runner:
                 seconds={"probe": probe_seconds, **execution.seconds},
             )
         began, workers = time.perf_counter(), self._usable_workers()
-        workload = Workload(rest, cost_ns, self._operations(batch), 0.0, 0.0, workers, spared=self._spared)
+        workload = Workload(rest, cost_ns, self._operations(job), 0.0, 0.0, workers, spared=self._spared)
         workload = replace(workload, aborts=self._failed)
         hottest = functools.cache(lambda: sample_hottest(self.plan, batch, order, probed))
         related = None
@@ -225,16 +229,14 @@ class Runner:
         self._unlooked += 1
         self._habit.ran(self._really_ns(execution, choice.workload))
         self._learn_from(batch, choice, execution, time.perf_counter() - began, None)
-        if execution.why != choice.why:
-            return execution
-        return replace(execution, why=f"as the batch before: {choice.why}")
+        return execution if execution.escaped else replace(execution, why=f"as the batch before: {choice.why}")
 
     def _learn_from(
         self, batch: Batch, choice: Choice, execution: Execution, seconds: float, probe: Probe | None
     ) -> None:
         """What a batch tells about the next ones."""
-        self._failed = np.count_nonzero(batch.status) / batch.size
-        if execution.why != choice.why:  # it ended in another way than was chosen
+        self._failed = np.count_nonzero(batch.status[self._job.order]) / len(self._job.order)
+        if execution.escaped:  # it ended in another way than was chosen
             self._known_cost.learn(0.0)
             self._serial_spell.end()
             self._habit.end()
@@ -297,7 +299,7 @@ class Runner:
             assert related is not None
             return self._run_apart(batch, related, choice)
         execution = self._run_in_pieces(batch, order, start, candidate.strategy, candidate.split, choice.why)
-        return replace(execution, strategy=str(candidate)) if execution.why == choice.why else execution
+        return execution if execution.escaped else replace(execution, strategy=str(candidate))
 
     def _run_families(self, batch: Batch, related: families.Families, why: str) -> Execution:
         began = time.perf_counter()
@@ -322,7 +324,7 @@ class Runner:
             self.workers.run(others.run_all)
         return replace(
             execution,
-            strategy=str(candidate) if execution.why == choice.why else execution.strategy,
+            strategy=execution.strategy if execution.escaped else str(candidate),
             interpreted=execution.interpreted + others.interpreted,
             properties={**execution.properties, "families": related.count, "largest family": related.largest},
         )
@@ -341,9 +343,9 @@ class Runner:
             return execution.properties["operation us"] * 1e3 * per_transaction
         return workload.cost_ns
 
-    def _operations(self, batch: Batch) -> float:
+    def _operations(self, job: Job) -> float:
         """Operations per transaction if all that can be split are split."""
-        counts = np.bincount(batch.kinds[batch.status == 0], minlength=len(self.plan.transactions))
+        counts = job.transactions
         total = int(counts.sum())
         split = sum(int(count) * max(len(kinds), 1) for count, kinds in zip(counts, self.plan.slices, strict=False))
         return split / total if total else 1.0
@@ -364,7 +366,7 @@ class Runner:
 
         Workers that would have to wait do what is `beside` the first piece meanwhile.
         """
-        if not self._may_speculate(batch):
+        if not self._may_speculate():
             if isinstance(strategy, Decision) and strategy.abort == "lazy":
                 strategy = replace(strategy, abort="eager")
                 why += "; eager, because a loop may not end on values that are taken back"
@@ -383,7 +385,7 @@ class Runner:
                 batch.valid[order[begin:]] = False
                 self._escaping = ESCAPE_BATCHES
                 escaped = self._run_serially(batch, order, begin, ESCAPED_WHY)
-                return replace(escaped, seconds=added(seconds, escaped.seconds))
+                return replace(escaped, seconds=added(seconds, escaped.seconds), escaped=True)
             seconds = added(seconds, run.seconds)
             properties = {
                 name: max(properties.get(name, 0), value) if name in _LARGEST else properties.get(name, 0) + value
@@ -413,9 +415,9 @@ class Runner:
             run.beside = beside
             run.seconds["construct"] = built - began
             run.properties |= self._scheduler.properties(plan)
-            run.strategy = self._by_rule(batch, run, strategy) if isinstance(strategy, Published) else strategy
+            run.strategy = self._by_rule(run, strategy) if isinstance(strategy, Published) else strategy
             # While nothing of the batch has happened, an interrupt can stop it; later it goes through.
-            with self._interrupts.stop_with(run.interrupt) if may_stop else contextlib.nullcontext():
+            with self._job.interrupts.stop_with(run.interrupt) if may_stop else contextlib.nullcontext():
                 self._scheduler.execute(run, run.strategy)
             if not run.stopped:
                 self._scheduler.finish(run, batch)
@@ -427,7 +429,7 @@ class Runner:
             raise KeyboardInterrupt
         return None if run.stopped else run
 
-    def _by_rule(self, batch: Batch, run: Run, rule: Published) -> Decision:
+    def _by_rule(self, run: Run, rule: Published) -> Decision:
         """What the published rule decides for a graph, with costs and aborts of the batches before."""
         found = run.properties
         decision = decide(
@@ -443,7 +445,7 @@ class Runner:
             ),
             THRESHOLDS[rule.thresholds],
         )
-        return decision if self._may_speculate(batch) else replace(decision, abort="eager")
+        return decision if self._may_speculate() else replace(decision, abort="eager")
 
     def _learn(self, run: Run) -> None:
         """Remember what operations cost and how many transactions abort."""
@@ -458,10 +460,10 @@ class Runner:
             self._spared = min(max((run.plan.operations - samples * SAMPLE) / stoppable, 0.0), 1.0)
         run.properties |= {"operation us": self._cost_us, "abort ratio": self._abort_ratio}
 
-    def _may_speculate(self, batch: Batch) -> bool:
-        """Whether every transaction of the batch ends, whatever values it sees."""
-        there = np.bincount(batch.kinds[batch.status == 0], minlength=len(self.plan.transactions))
-        return all(plan.speculative for plan, count in zip(self.plan.transactions, there, strict=True) if count)
+    def _may_speculate(self) -> bool:
+        """Whether every transaction of the job ends, whatever values it sees."""
+        counts = zip(self.plan.transactions, self._job.transactions, strict=True)
+        return all(plan.speculative for plan, count in counts if count)
 
     def _raise_error_of_plain_program(self) -> None:
         error = getattr(self._module.operate, "error", None)

@@ -24,7 +24,6 @@ import numpy.typing as npt
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.families import Bundles
 from tidegate.engine.execution.machine import Bench
-from tidegate.engine.execution.workers import Workers, processors
 from tidegate.engine.kernels import aborts, baselines, execution
 from tidegate.engine.kernels.graph import Graph, measure
 from tidegate.engine.kernels.operation import (
@@ -47,6 +46,8 @@ from tidegate.engine.kernels.units import (
     renumber_units,
 )
 from tidegate.engine.planning.builder import GraphBuilder, Plan
+from tidegate.engine.worker_pool import WorkerPool
+from tidegate.foundation.processors import processors
 from tidegate.operations.decision import Chains, Decision, Partitioned, Strategy
 
 Array = npt.NDArray[Any]
@@ -89,7 +90,7 @@ class Run:
 class Scheduler:
     """Runs graphs on workers."""
 
-    def __init__(self, builder: GraphBuilder, workers: Workers) -> None:
+    def __init__(self, builder: GraphBuilder, workers: WorkerPool) -> None:
         self._builder = builder
         self._workers = workers
         self._locks = baselines.Locks._make(np.empty(0, np.int32) for _ in range(6))
@@ -339,11 +340,11 @@ def _listed(unit: Array, count: int) -> Units:
 # --- explorations --------------------------------------------------------------------------------------------
 
 
-def _ready_lists(workers: Workers, units: Units) -> list[Array]:
+def _ready_lists(workers: WorkerPool, units: Units) -> list[Array]:
     return [np.empty(len(units.member_first), np.int32) for _ in range(workers.count)]
 
 
-def _explore_layers(workers: Workers, run: Run, units: Units, eager: bool, kernel: Any) -> None:
+def _explore_layers(workers: WorkerPool, run: Run, units: Units, eager: bool, kernel: Any) -> None:
     graph, progress, machine = run.plan.graph, run.progress, run.bench.machine
     began = time.perf_counter()
     execution.count_pending(graph, units, progress, eager)
@@ -363,15 +364,15 @@ def _explore_layers(workers: Workers, run: Run, units: Units, eager: bool, kerne
     workers.run(lambda w: kernel(graph, units, progress, machine, eager, w, count, layers, ready[w]), run.interrupt)
 
 
-def _explore_breadth_first(workers: Workers, run: Run, units: Units, eager: bool) -> None:
+def _explore_breadth_first(workers: WorkerPool, run: Run, units: Units, eager: bool) -> None:
     _explore_layers(workers, run, units, eager, execution.explore_bfs)
 
 
-def _explore_depth_first(workers: Workers, run: Run, units: Units, eager: bool) -> None:
+def _explore_depth_first(workers: WorkerPool, run: Run, units: Units, eager: bool) -> None:
     _explore_layers(workers, run, units, eager, execution.explore_dfs)
 
 
-def _explore_by_signals(workers: Workers, run: Run, units: Units, eager: bool) -> None:
+def _explore_by_signals(workers: WorkerPool, run: Run, units: Units, eager: bool) -> None:
     graph, progress, machine = run.plan.graph, run.progress, run.bench.machine
     execution.count_pending(graph, units, progress, eager)
     progress.control[DONE] = 0
@@ -393,7 +394,7 @@ def _explore_by_signals(workers: Workers, run: Run, units: Units, eager: bool) -
     workers.run(explore, run.interrupt)
 
 
-_EXPLORERS: dict[str, Callable[[Workers, Run, Units, bool], None]] = {
+_EXPLORERS: dict[str, Callable[[WorkerPool, Run, Units, bool], None]] = {
     "bfs": _explore_breadth_first,
     "dfs": _explore_depth_first,
     "ns": _explore_by_signals,

@@ -1,50 +1,28 @@
 """Threads that run kernels side by side.
 
 The calling thread only waits, so that an interrupt (Ctrl-C) reaches it while kernels run. Threads are kept
-between batches, and end when their `Workers` are closed or dropped.
-
-A thread that wakes up does so where it slept or where its caller runs, and the caller's processor is busy until
-the caller waits. So two workers may begin on one processor, while another idles until the system balances its
-load, milliseconds later: longer than many a batch takes.
-
-    caller    wakes both, waits ...........        processor 1
-    worker 0  running                              processor 0
-    worker 1  ready, but must wait for worker 0    processor 0
-
-Where there are few processors and as many workers, each is therefore told where to wake up. It may go anywhere
-from then on.
+between batches, and end when their `Workers` are closed or dropped. Where they wake up is not decided here, see
+`foundation.processors`.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
-import itertools
-import os
 import threading
 from collections.abc import Callable
 
 from tidegate.foundation.errors import LimitExceeded
-
-TOLD_MAX = 4
-"""Each that is told takes two calls of the system, and one processor of many that idles is a small loss."""
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+from tidegate.foundation.processors import Placement, usual_placement
 
 
 class Workers:
-    """A fixed number of threads."""
+    """A fixed number of threads; a `placement` says where they wake up, the usual one unless another is given."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, placement: Placement | None = None) -> None:
         self.count = count
+        self._placement = placement or usual_placement()
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._threads: list[int] = []
-        self._told = False
 
     def start(self) -> concurrent.futures.ThreadPoolExecutor:
         """Start all threads, unless they run already.
@@ -83,8 +61,13 @@ class Workers:
             stop: called when a task failed: asks the others, which may wait for it, to return.
         """
         pool = self.start()
-        begin = self._spread()
-        futures = [pool.submit(begin, task, worker) for worker in range(self.count)]
+        arrived = self._placement.place(self._threads, self.count)
+
+        def begin(worker: int) -> object:
+            arrived()
+            return task(worker)
+
+        futures = [pool.submit(begin, worker) for worker in range(self.count)]
         _, others = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
         if others:
             if stop is not None:
@@ -100,27 +83,7 @@ class Workers:
             self._pool = None
             self._threads.clear()
 
-    def _spread(self) -> Callable[[Callable[[int], object], int], object]:
-        """Tell each thread on which processor to wake up; what is returned calls a task and ends that."""
-        everywhere = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
-        few = 1 < len(everywhere) <= min(self.count, TOLD_MAX)
-        if few or self._told:
-            for thread, processor in zip(self._threads, itertools.cycle(everywhere), strict=False):
-                _restrict(thread, {processor} if few else everywhere)
-        self._told = few
-
-        def begin(task: Callable[[int], object], worker: int) -> object:
-            _restrict(0, everywhere)
-            return task(worker)
-
-        return begin if few else lambda task, worker: task(worker)
-
 
 def _note_thread(threads: list[int]) -> None:
     """What a thread does first. It must not know the `Workers`: threads end when nobody knows these any more."""
     threads.append(threading.get_native_id())
-
-
-def _restrict(thread: int, allowed: set[int]) -> None:
-    with contextlib.suppress(OSError):  # not permitted here, or the thread is gone: the system decides
-        os.sched_setaffinity(thread, allowed)

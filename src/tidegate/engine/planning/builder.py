@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.batch import Batch
-from tidegate.engine.execution.workers import Workers
 from tidegate.engine.kernels.graph import (
     ACCESSES,
     OPERATIONS,
@@ -31,6 +30,7 @@ from tidegate.engine.kernels.graph import (
     link_partitions,
 )
 from tidegate.engine.state.table import TableState
+from tidegate.engine.worker_pool import WorkerPool
 from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
@@ -90,7 +90,7 @@ class Plan:
 class GraphBuilder:
     """Builds graphs for one program over one set of tables."""
 
-    def __init__(self, plan: ProgramPlan, tables: Mapping[str, TableState], workers: Workers) -> None:
+    def __init__(self, plan: ProgramPlan, tables: Mapping[str, TableState], workers: WorkerPool) -> None:
         self._tables = [tables[layout.name] for layout in plan.tables]
         self._names = [layout.name for layout in plan.tables]
         self._workers = workers

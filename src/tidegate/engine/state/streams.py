@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.engine.intake import column_values, one_piece
+from tidegate.engine.state.columns import column_values, one_piece
 from tidegate.engine.state.strings import StringPool
 from tidegate.operations.flow import StreamField, StreamLayout, stream_array, stream_count
 from tidegate.operations.layout import Kind

@@ -208,23 +208,12 @@ class Windows:
         time = words[:, -1].copy() if by_time else np.zeros(count, np.int64)
         return {TIME: time, **self._columns(number, words)}
 
-    def export(self, number: int) -> dict[str, Array]:
-        """All that a window has to remember, as arrays.
+    def restore(self, number: int, contents: Mapping[str, Array]) -> None:
+        """Make a window hold these rows, whatever it held; its aggregates are computed anew.
 
         Besides the columns, of visible and staged rows together: `#sequence`, the number that each row got as it came;
         `#time`, its effective time (0 in a window by rows); and `#header`: first, staged, next, boundary, latest.
         """
-        scalars, words = self._kept(number)
-        by_time = self.layouts[number].mode == "time"
-        return {
-            SEQUENCE: _numbers(scalars),
-            TIME: words[:, -1].copy() if by_time else np.zeros(len(words), np.int64),
-            HEADER: scalars,
-            **self._columns(number, words),
-        }
-
-    def restore(self, number: int, contents: Mapping[str, Array]) -> None:
-        """Make a window hold what `export` gave, whatever it held; its aggregates are computed anew."""
         layout, scalars = self.layouts[number], np.asarray(contents[HEADER], np.int64)
         columns = [_as_words(contents[name], kind) for name, kind in layout.columns]
         if layout.mode == "time":

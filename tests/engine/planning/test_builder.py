@@ -14,7 +14,7 @@ from tidegate.engine.planning import builder
 from tidegate.operations.plan import ProgramPlan, RowParameter
 from tidegate.workloads.streaming_ledger import LedgerSettings, StreamingLedger
 
-from ..graphs import SHAPES, Built, built, move, pledge, put, random_events, random_program, spend, swap, total
+from ..example_graphs import SHAPES, Built, built, move, pledge, put, random_events, random_program, spend, swap, total
 
 Row = tuple[str, int]
 

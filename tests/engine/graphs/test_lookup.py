@@ -176,3 +176,51 @@ def test_states_of_times_near_the_ends_of_64_bits() -> None:
         engine.execute(grow, point=0.0, number=1, ts=highest, by=1)
         assert engine.execute(ask_through_helper, box=1, ts=highest).result == 1
         assert engine.execute(ask_through_helper, box=1, ts=lowest + 5).result == 0
+
+
+class TestStreamsNamedLikeATransactionThatLooksUp:
+    """Such a transaction runs as a graph of its own; its stream must not be taken for one that somebody declared."""
+
+    taken = tg.stream("take", label=str, size=int)
+    moves = tg.stream("moves", number=int, by=int)
+
+    @pytest.mark.parametrize("consumed", [False, True], ids=["output", "interior"])
+    def test_both_are_what_they_were_declared_as(self, consumed: bool) -> None:
+        moves, taken = self.moves, self.taken
+
+        @tg.transaction(on=moves, emits=[taken])
+        def move(number: Box, by: int) -> int:
+            number.size += by
+            tg.emit(taken, label="moved", size=number.size)
+            return number.size
+
+        @tg.transaction(on=taken)
+        def note(label: str, size: int) -> None:
+            tg.lookup(Box, 100).size += size
+
+        events = pa.table(
+            {
+                "transaction": ["moves", "take", "moves"],
+                "number": [7, 7, 7],
+                "by": [5, 2, 1],
+                "point": [0.0, 0.0, 0.0],
+            }
+        )
+        graph = tg.dataflow([move, note] if consumed else [move])
+        with tg.Engine([graph, take]) as engine:
+            assert engine.run(events)["result"].to_pylist() == [5, 3, 4]
+            if consumed:
+                assert engine.read(Box, 100) == {"id": 100, "size": 9}
+            else:
+                rows = [{"label": "moved", "size": size, "batch": batch} for size, batch in ((5, 1), (4, 2))]
+                assert engine.scan(taken).to_pylist() == engine.take(taken).to_pylist() == rows
+
+    def test_a_border_is_refused(self) -> None:
+        border = tg.stream("take", number=int)
+
+        @tg.transaction(on=border)
+        def move(number: Box) -> None:
+            number.size += 1
+
+        with pytest.raises(tg.DefinitionError, match="both named 'take'"):
+            tg.Engine([tg.dataflow([move]), take])

@@ -86,7 +86,6 @@ class StepCodec:
     """Turns traces, as generated code writes and reads them, into records and back."""
 
     def __init__(self, plan: ProgramPlan) -> None:
-        assert plan.flows is not None
         self._plan, self._flows = plan, plan.flows
         groups = [group for flow in self._flows.flows for group in flow.group_numbers]
         self._inputs = [_inputs_of(self._flows, group) for group in groups]
@@ -201,8 +200,8 @@ def _inputs_of(flows: FlowsPlan, group: int) -> list[tuple[int, int, list[int]]]
 def describe(record: StepRecord, plan: ProgramPlan) -> str:
     """A step in words."""
     flows = plan.flows
-    if record.flow < 0 or flows is None or record.flow >= len(flows.flows):
-        known = flows is not None and record.flow < 0 and 0 <= record.group < len(plan.names)
+    if record.flow < 0 or record.flow >= len(flows.flows):
+        known = record.flow < 0 and 0 <= record.group < len(plan.names)
         return f"step of transaction {plan.names[record.group]!r}" if known else f"step of graph {record.flow}"
     flow = flows.flows[record.flow]
     name = f"dataflow {flow.name!r}, round {record.round}" if flow.name else "a transaction that looks rows up"

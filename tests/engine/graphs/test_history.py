@@ -14,7 +14,7 @@ import pytest
 import tidegate as tg
 from tidegate.engine import core
 from tidegate.foundation.jit import uncompiled
-from tidegate.testing import PlainProgram
+from tidegate.testing import PlainProgram, remembering
 
 
 @tg.table(key="id")
@@ -182,7 +182,7 @@ class TestRefusals:
     def test_outside_of_anything_nobody_remembers(self) -> None:
         with pytest.raises(LookupError, match="remembering"):
             tg.history(Sensor(1), last=3)
-        with tg.remembering(lambda row, last: [row, last]):
+        with remembering(lambda row, last: [row, last]):
             assert tg.history(Sensor(1), last=3) == [Sensor(1), 3]
 
 

@@ -11,15 +11,14 @@ not the window. Aggregates are not kept; they are computed anew when a state is 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from tidegate.engine.flows import FlowRun
+from tidegate.engine.graphs.waiting import Waiting
+from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.state.history import LONG_AGO
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME, WindowLayout
@@ -34,7 +33,7 @@ WAITING = TableLayout("tidegate_waiting", (Column("id", Kind.INT, 0), Column("ev
 _PLACES = ("first", "staged", "next", "boundary", "latest")
 
 
-def layouts_of(flows: FlowRun) -> list[TableLayout]:
+def layouts_of(flows: GraphWalk) -> list[TableLayout]:
     """The tables that hold a program's graphs."""
     found = [NUMBERS, WAITING]
     for window in flows.window_layouts:
@@ -72,10 +71,10 @@ def _field(name: str) -> str:
     return f"of_{name.replace('.', '__')}"
 
 
-class FlowStore:
+class GraphStore:
     """Writes what graphs remember into their tables, and reads it back."""
 
-    def __init__(self, flows: FlowRun, tables: Mapping[str, TableState]) -> None:
+    def __init__(self, flows: GraphWalk, tables: Mapping[str, TableState]) -> None:
         self._flows, self._tables = flows, tables
         self._saved = [np.zeros(len(_PLACES), np.int64) for _ in flows.window_layouts]
         self._saved_states = {name: (0, 0) for name in flows.histories}
@@ -168,12 +167,12 @@ class FlowStore:
 
     def _save_waiting(self, note: Note) -> None:
         waiting = self._flows.waiting
-        some = waiting is not None and waiting.num_rows > 0
+        some = len(waiting) > 0
         if not some and not self._had_waiting:
             return
         table, key = self._tables[WAITING.name], np.zeros((1, 1), np.int64)
         slots = table.resolve(key)
-        text = table.strings.number(_packed(waiting)) if waiting is not None and some else table.defaults["events"]
+        text = table.strings.number(waiting.packed()) if some else table.defaults["events"]
         table.store(slots, {"events": np.array([text])}, some)
         table.keep_fresh()
         table.sweep(slots if not some else slots[:0])
@@ -200,18 +199,6 @@ class FlowStore:
             self._load_history(name, numbers)
         waiting = self._tables[WAITING.name]
         kept_rows = waiting.rows(waiting.slots()).to_pylist()
-        self._flows.waiting = _unpacked(kept_rows[0]["events"]) if kept_rows else None
+        self._flows.waiting = Waiting.unpacked(kept_rows[0]["events"]) if kept_rows else Waiting()
         self._had_waiting = bool(kept_rows)
         self.stale = False
-
-
-def _packed(events: pa.Table) -> str:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, events.schema) as writer:
-        writer.write_table(events)
-    return base64.b64encode(sink.getvalue().to_pybytes()).decode("ascii")
-
-
-def _unpacked(text: str) -> pa.Table:
-    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
-        return reader.read_all()

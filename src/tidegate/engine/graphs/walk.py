@@ -22,29 +22,29 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.engine.batch import Batch
-from tidegate.engine.execution.executions import Execution
+from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.workers import Workers
-from tidegate.engine.flow_interpreter import FlowInterpreter
+from tidegate.engine.graphs.group_interpreter import GroupInterpreter
+from tidegate.engine.graphs.lanes import Lane, Pipeline, history_of, pieces_of
+from tidegate.engine.graphs.steps import StepCodec, StepRecord, misfit
+from tidegate.engine.graphs.waiting import Waiting, join
 from tidegate.engine.interpreter import Interpreter
-from tidegate.engine.lanes import Lane, Pipeline, StageChoice, history_of, pieces_of
 from tidegate.engine.state.history import History
 from tidegate.engine.state.journal import Journal
 from tidegate.engine.state.streams import StreamState, field_array, field_parts, value_array
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
-from tidegate.engine.steps import StepCodec, StepRecord, misfit
 from tidegate.foundation.jit import is_uncompiled
-from tidegate.operations.decision import Strategy
 from tidegate.operations.flow import (
     DONE,
     GROUP,
@@ -82,13 +82,11 @@ Array = npt.NDArray[Any]
 PIECES, PIECE_EVENTS = 32, 512
 """Into how many pieces a batch is cut for stages that run side by side, and how small they may be."""
 
-STAGED_EVENTS_MIN = 2048
-"""Smaller batches are walked through by one lane: handing out pieces takes longer."""
-
 _IN_ORDER = "dataflow graphs run in their order, group by group"
+_AROUND = f"{_IN_ORDER}, and the strategies run plain transactions that follow each other"
 
 
-class FlowRun:
+class GraphWalk:
     """The dataflow graphs of one engine, with their streams and windows."""
 
     def __init__(
@@ -96,17 +94,15 @@ class FlowRun:
         program: Program,
         module: ModuleType,
         tables: Mapping[str, TableState],
-        strategy: Strategy,
         workers: Workers,
         record: bool,
     ) -> None:
-        assert program.plan.flows is not None
         self.plan, self.flows = program.plan, program.plan.flows
-        self.recording = record
+        self.recording = record and bool(self.flows.members)
         """Whether a history is kept: of all that runs, plain transactions too."""
         self._plain = is_uncompiled()
         self.history: list[Step] = []
-        self.waiting: pa.Table | None = None
+        self.waiting = Waiting()
         self._program, self._module, self._tables = program, module, tables
         self.streams = [
             StreamState(layout, output) for layout, output in zip(self.flows.streams, self.flows.outputs, strict=True)
@@ -129,8 +125,9 @@ class FlowRun:
         self._order = np.empty(0, np.int64)
         self._whole = Lane(self.flows, len(self.plan.transactions), None)
         self._lanes = [Lane(self.flows, len(self.plan.transactions), n) for n in range(len(self.flows.stages))]
-        self._workers, self._strategy, self._choice = workers, strategy, StageChoice()
-        self._walked = self._whole
+        self._workers = workers
+        self._walked: Lane | None = None
+        """Who went through the last batch; None where no event of it came to a graph."""
         self._rooms = 0
         self._python = threading.Lock()
         self._ends: dict[str, Array] = {}
@@ -153,7 +150,7 @@ class FlowRun:
         self._strings = strings
         self._literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
         self._interpreter = Interpreter(self._program, dict(self._tables), strings)
-        self._groups = FlowInterpreter(self._program, self._interpreter, self._tables, strings, self)
+        self._groups = GroupInterpreter(self._program, self._interpreter, self._tables, strings, self)
 
     def string_numbers(self) -> list[Array]:
         """The numbers of all strings that windows, streams and earlier states hold."""
@@ -169,52 +166,58 @@ class FlowRun:
 
     # --- batches -------------------------------------------------------------------------------------------
 
-    def with_waiting(
-        self, events: pa.Table, order: Array | None, refused: Mapping[str, Array]
-    ) -> tuple[pa.Table, Array | None, Mapping[str, Array]]:
-        """The events of a batch behind those that wait."""
-        if self.waiting is None or self.waiting.num_rows == 0:
-            return events, order, refused
-        before = self.waiting.num_rows
-        place = np.arange(events.num_rows) if order is None else order
-        refused = {why: np.concatenate([np.zeros(before, np.bool_), marked]) for why, marked in refused.items()}
-        events = pa.concat_tables([self.waiting, plain_strings(events)], promote_options="permissive")
-        return events, np.concatenate([np.arange(before), before + place]), refused
+    def enter(self) -> Waiting:
+        """A batch comes: the events that stand before its own."""
+        self._walked = None
+        return self.waiting
 
-    def hold_back(self, events: pa.Table, outcomes: pa.Table) -> pa.Table:
-        """The outcomes of the events that were decided; the others wait for the next batch."""
+    def hold_back(self, events: pa.Table, outcomes: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The events that were decided, those that had waited first, and their outcomes; the others wait."""
+        if not self.flows.may_wait and not len(self.waiting):
+            return events, outcomes
         waiting = self.waiting_events()
-        self.waiting = plain_strings(events.take(pa.array(waiting)))
-        if len(waiting) == 0:
-            return outcomes
-        decided = np.ones(events.num_rows, np.bool_)
-        decided[waiting] = False
-        return outcomes.filter(pa.array(decided))
+        events = self.waiting.part(events, waiting, self.plan.event_names[self.plan.entries[0]])
+        if len(waiting):
+            outcomes = outcomes.take(pa.array(np.delete(np.arange(outcomes.num_rows), waiting)))
+        return events, outcomes
 
-    def run(self, batch: Batch, order: Array, trace: bool = False) -> Execution:
-        """Take a batch's events through the graphs; with `trace`, note the steps."""
-        began, self._order = time.perf_counter(), order
-        adaptive, several = self._strategy == "adaptive", self._can_be_staged(len(order)) and not trace
-        staged = several and (not adaptive or self._choice.staged())
-        if staged:
-            interpreted, properties = self._run_side_by_side(batch, order)
-            self.history += history_of(self._lanes, self.plan, len(self.history))
-        else:
-            self._begin(order, TRACING if trace else UNTRACED)
-            interpreted, properties = self._walk_to_the_end(batch), {}
-        seconds, stages = time.perf_counter() - began, len(self.flows.stages)
-        why = f"{stages} stages that share no table" if several else _IN_ORDER
-        if several and adaptive:
-            self._choice.learn(staged, len(order), seconds)
-            why += f": {self._choice.why}"
-        return Execution(
-            "stages" if staged else "serial",
-            workers=min(self._workers.count, stages) if staged else 1,
-            interpreted=interpreted,
-            why=why,
-            seconds={"execute": seconds},
-            properties={**self._last_rounds(), **properties},
-        )
+    def run(self, job: Job) -> Execution:
+        """Take events through the graphs in one walk."""
+        began = time.perf_counter()
+        self._begin(job.order, TRACING if job.trace else UNTRACED)
+        interpreted = self._walk_to_the_end(job.batch)
+        return self._execution("serial", began, interpreted, _IN_ORDER)
+
+    def run_around(self, job: Job, plain: Sequence[tuple[int, int]], executor: Executor) -> Execution:
+        """The same, but another executor runs the events of these parts of the order, all of plain transactions."""
+        began, elsewhere, interpreted, executions = time.perf_counter(), 0.0, 0, []
+        self._begin(job.order, UNTRACED)
+        for begin, end in plain:
+            interpreted += self._walk(self._whole, job.batch, job.order, begin, job.batch.status)
+            left = time.perf_counter()
+            executions.append(executor.run(job.part(job.order[begin:end], begin == 0)))
+            self._whole.control[POSITION] = end
+            self._rooms += 1  # tables may have grown
+            elsewhere += time.perf_counter() - left
+        interpreted += self._walk_to_the_end(job.batch)
+        walked = self._execution("serial", began + elsewhere, interpreted, _AROUND)
+        return joined([*executions, walked])
+
+    def run_side_by_side(self, job: Job) -> Execution:
+        """Take events through the graphs, each stage by a worker of its own."""
+        began = time.perf_counter()
+        interpreted, shares = self._run_side_by_side(job.batch, job.order)
+        self.history += history_of(self._lanes, self.plan, len(self.history))
+        stages = len(self._lanes)
+        found = self._execution("stages", began, interpreted, f"{stages} stages that share no table")
+        return replace(found, workers=min(self._workers.count, stages), properties={**found.properties, **shares})
+
+    def _execution(self, strategy: str, began: float, interpreted: int, why: str) -> Execution:
+        rounds: dict[str, float] = {
+            f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True) if flow.name
+        }
+        seconds = {"execute": time.perf_counter() - began}
+        return Execution(strategy, interpreted=interpreted, why=why, seconds=seconds, properties=rounds)
 
     def _begin(self, order: Array, mode: int) -> None:
         """Let one lane stand before the first event."""
@@ -229,9 +232,6 @@ class FlowRun:
         if lane.control[MODE] == TRACING:
             self._steps.append(self._codec.pack(lane.noted, self._strings, batch.reasons))
         return interpreted
-
-    def _last_rounds(self) -> dict[str, float]:
-        return {f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True)}
 
     # --- steps one by one ------------------------------------------------------------------------------------
 
@@ -260,18 +260,14 @@ class FlowRun:
         began = time.perf_counter()
         self._whole.turn_to(TRACING if trace else UNTRACED)
         interpreted = self._walk_to_the_end(batch)
-        seconds = {"execute": time.perf_counter() - began}
-        return Execution(
-            "serial", interpreted=interpreted, why=_IN_ORDER, seconds=seconds, properties=self._last_rounds()
-        )
-
-    def _can_be_staged(self, events: int) -> bool:
-        several = len(self.flows.stages) > 1 and self._workers.count > 1
-        return several and self._strategy != "serial" and events >= STAGED_EVENTS_MIN
+        return self._execution("serial", began, interpreted, _IN_ORDER)
 
     def _run_side_by_side(self, batch: Batch, order: Array) -> tuple[int, dict[str, float]]:
         """Let the lanes of all stages walk, each through a piece when those before it have."""
-        refused = batch.status.copy()  # what the first lane decides must not change what the others see
+        self._order, refused = (
+            order,
+            batch.status.copy(),
+        )  # what the first lane decides must not change what the others see
         self._ends = {
             round_ends(self.flows.streams[number].name): np.zeros(len(order) + 2, np.int64)
             for number in self.flows.crossing
@@ -281,10 +277,10 @@ class FlowRun:
         stops = pieces_of(len(order), PIECES, PIECE_EVENTS)
         interpreted = [0] * len(self._lanes)
 
-        def walk(stage: int, piece: int) -> None:
-            interpreted[stage] += self._walk(self._lanes[stage], batch, order, stops[piece], refused)
+        def walk(lane: int, piece: int) -> None:
+            interpreted[lane] += self._walk(self._lanes[lane], batch, order, stops[piece], refused)
 
-        pipeline = Pipeline(self.flows, len(stops), walk)
+        pipeline = Pipeline([lane.givers(self._lanes) for lane in self._lanes], len(stops), walk)
         try:
             self._workers.run(pipeline.work, pipeline.stop)
         finally:
@@ -344,10 +340,13 @@ class FlowRun:
 
     def waiting_events(self) -> Array:
         """The events whose atomic batch is not complete, in the order in which they came."""
+        if self._walked is None:
+            return np.empty(0, np.int64)
         found = [self._walked.opened(number) for flow in self.flows.flows for number in flow.borders]
         waiting = np.concatenate(found)
-        place = np.empty(len(self._order), np.int64)
-        place[self._order] = np.arange(len(self._order))
+        place = np.empty(int(waiting.max(initial=-1)) + 1, np.int64)
+        ordered = self._order[self._order < len(place)]
+        place[ordered] = np.arange(len(ordered))
         return waiting[np.argsort(place[waiting])]
 
     def journal(self, table: str) -> Journal:
@@ -435,17 +434,9 @@ class FlowRun:
         if not border:
             return self.streams[number].table(self._strings)
         names = [field.name for field in self.flows.streams[number].fields]
-        if self.waiting is None:
-            return StreamState(self.flows.streams[number], False).table(self._strings).select(names)
-        mine = self.waiting
-        entry = self.plan.event_names[self._entry(number)]
-        if len(self.plan.entries) > 1:
-            mine = mine.filter(pc.equal(mine["transaction"], entry))
-        return mine.select(names)
-
-    def _entry(self, stream: int) -> int:
-        names = self.plan.event_names
-        return next(n for n in self.plan.entries if names[n] == self.flows.streams[stream].name)
+        empty = StreamState(self.flows.streams[number], False).table(self._strings).select(names)
+        found = self.waiting.of_stream(self.flows.streams[number].name)
+        return join([table.select(names) for table in found]) if found else empty
 
     def take(self, number: int, count: int | None = None) -> pa.Table:
         """What waits in an output stream, or so many tuples from the first on; they are forgotten."""
@@ -463,16 +454,6 @@ class FlowRun:
         for field in stream.fields:
             found[field.name] = field_array(field, [values[name] for name in field_parts(field)])
         return pa.table(found)
-
-
-def plain_strings(events: pa.Table) -> pa.Table:
-    """The events with dictionaries and views written out: those of two tables cannot be joined."""
-    for position, field in enumerate(events.schema):
-        if pa.types.is_dictionary(field.type) or pa.types.is_string_view(field.type):
-            plain = field.type.value_type if pa.types.is_dictionary(field.type) else pa.string()
-            column = events.column(position).cast(plain)
-            events = events.set_column(position, field.name, column)
-    return events
 
 
 def window_layout(flows: FlowsPlan, plans: Sequence[Any], number: int, window: WindowParameter) -> WindowLayout:

@@ -29,8 +29,8 @@ from tidegate.operations.layout import Column, Kind
 from tidegate.operations.plan import Program, RowParameter, TransactionPlan, ValueParameter
 
 if TYPE_CHECKING:
-    from tidegate.engine.flows import FlowRun
-    from tidegate.engine.lanes import Lane
+    from tidegate.engine.graphs.lanes import Lane
+    from tidegate.engine.graphs.walk import GraphWalk
     from tidegate.engine.state.windows import Windows
 
 Array = npt.NDArray[Any]
@@ -44,8 +44,8 @@ class _NoRoom(Exception):
     """A window is full: the group begins again."""
 
 
-class FlowInterpreter:
-    """Runs groups in plain Python on the tables, streams and windows of a `FlowRun`."""
+class GroupInterpreter:
+    """Runs groups in plain Python on the tables, streams and windows of a `GraphWalk`."""
 
     def __init__(
         self,
@@ -53,9 +53,8 @@ class FlowInterpreter:
         interpreter: Interpreter,
         tables: Mapping[str, TableState],
         strings: StringPool,
-        run: FlowRun,
+        run: GraphWalk,
     ) -> None:
-        assert program.plan.flows is not None
         self._program, self._flows = program, program.plan.flows
         self._interpreter, self._tables, self._strings, self._run = interpreter, tables, strings, run
         self._undo: list[tuple[str, int, bool, dict[str, Any]]] = []

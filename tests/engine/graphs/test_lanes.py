@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tidegate.engine import flows
-from tidegate.engine.lanes import Lane
+from tidegate.engine import stages
+from tidegate.engine.graphs.lanes import Lane
 from tidegate.engine.state.history import History
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.flow import RECORD
@@ -82,7 +82,7 @@ def test_all_lanes_work_on_the_arrays_that_follow_a_table(monkeypatch: pytest.Mo
         follow(history)
         inside.pop()
 
-    monkeypatch.setattr(flows, "STAGED_EVENTS_MIN", 1)
+    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
     monkeypatch.setattr(History, "_follow", slow_follow)
     with (
         uncompiled(),

@@ -99,5 +99,5 @@ def test_outputs_of_another_program_are_refused_and_nothing_changes() -> None:
     assert core.outputs_waiting()["slips"].equals(waiting["slips"])
     with pytest.raises(InputError, match="'sales' is no output"):
         core.take("sales", 1)
-    with pytest.raises(InputError, match="no dataflow graph"):
+    with pytest.raises(InputError, match="no output of the program; outputs are: none"):
         EngineCore(build_program([clear])).restore_outputs(waiting)

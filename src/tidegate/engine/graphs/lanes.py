@@ -85,6 +85,10 @@ class Lane:
             self.roles[stream] = GIVES if stream in emitted else TAKES if stream in own.takes else NOTHING
         self.spans = {stream: np.zeros(2, np.int64) for stream in flows.crossing if stream not in emitted}
 
+    def givers(self, lanes: Sequence[Lane]) -> list[int]:
+        """Those of the lanes that it takes streams from."""
+        return [number for number, lane in enumerate(lanes) if np.any((self.roles == TAKES) & (lane.roles == GIVES))]
+
     def begin(self, events: int, rounds: Array, record: bool, mode: int = UNTRACED) -> None:
         """Stand before the first event of a batch; `rounds` are the numbers of the last rounds of each graph."""
         self.control[POSITION], self.control[GROUP], self.control[RECORD] = 0, -1, record
@@ -173,7 +177,6 @@ def history_of(lanes: Sequence[Lane], plan: ProgramPlan, first: int) -> list[Ste
 
 
 def _step(plan: ProgramPlan, number: int, member: int, batch: int, group: int, committed: int, tuples: int) -> Step:
-    assert plan.flows is not None
     graph, place = "", -1
     if member >= 0:
         flow = plan.flows.flows[plan.flows.flow_of(group)]
@@ -185,27 +188,29 @@ def _step(plan: ProgramPlan, number: int, member: int, batch: int, group: int, c
 
 
 class Pipeline:
-    """Hands out the pieces of a batch to workers: `run(stage, piece)` is called once for each, when it may be."""
+    """Hands out the pieces of a batch to workers: `run(lane, piece)` is called once for each, when it may be.
 
-    def __init__(self, flows: FlowsPlan, pieces: int, run: Callable[[int, int], None]) -> None:
-        self._run, self._pieces = run, pieces
-        self._before = [sorted(_givers(flows, stage)) for stage in range(len(flows.stages))]
-        self._done = [0] * len(flows.stages)
-        self._busy = [False] * len(flows.stages)
+    `before` are for each lane those that it follows.
+    """
+
+    def __init__(self, before: Sequence[Sequence[int]], pieces: int, run: Callable[[int, int], None]) -> None:
+        self._run, self._pieces, self._before = run, pieces, before
+        self._done = [0] * len(before)
+        self._busy = [False] * len(before)
         self._stopped = False
         self._changed = threading.Condition()
 
     def work(self, worker: int) -> None:
         """Take pieces until there are none."""
-        while (stage := self._next()) is not None:
+        while (lane := self._next()) is not None:
             try:
-                self._run(stage, self._done[stage])
+                self._run(lane, self._done[lane])
             except BaseException:
                 self.stop()
                 raise
             with self._changed:
-                self._done[stage] += 1
-                self._busy[stage] = False
+                self._done[lane] += 1
+                self._busy[lane] = False
                 self._changed.notify_all()
 
     def stop(self) -> None:
@@ -215,69 +220,20 @@ class Pipeline:
             self._changed.notify_all()
 
     def _next(self) -> int | None:
-        """The stage that is to go on: of those that may, the one that is behind most. None when all is done."""
+        """The lane that is to go on: of those that may, the one that is behind most. None when all is done."""
         with self._changed:
             while not self._stopped and min(self._done) < self._pieces:
-                ready = [stage for stage in range(len(self._done)) if self._may_go_on(stage)]
+                ready = [lane for lane in range(len(self._done)) if self._may_go_on(lane)]
                 if ready:
-                    chosen = min(ready, key=lambda stage: self._done[stage])
+                    chosen = min(ready, key=lambda lane: self._done[lane])
                     self._busy[chosen] = True
                     return chosen
                 self._changed.wait()
             return None
 
-    def _may_go_on(self, stage: int) -> bool:
-        done = self._done[stage]
-        return not self._busy[stage] and done < self._pieces and all(self._done[b] > done for b in self._before[stage])
-
-
-def _givers(flows: FlowsPlan, stage: int) -> set[int]:
-    """The stages that a stage takes streams from."""
-    takes = set(flows.stages[stage].takes)
-    return {
-        number
-        for number, other in enumerate(flows.stages)
-        if any(takes & set(flows.group(group).emits) for group in other.groups)
-    }
-
-
-class StageChoice:
-    """Whether a batch is walked through by one lane or by one for each stage: by what either took before.
-
-    Both are tried twice, for the first time also loads code; then the faster is taken, and the other is tried again
-    now and then.
-    """
-
-    AGAIN = 32
-    LEARNING = 0.5
-
-    def __init__(self) -> None:
-        self._ns = {True: 0.0, False: 0.0}
-        self._tried = {True: 0, False: 0}
-        self._since = 0
-
-    def staged(self) -> bool:
-        """Whether the next batch is for several lanes."""
-        if min(self._tried.values()) < 2:
-            return self._tried[True] <= self._tried[False]
-        self._since += 1
-        better = self._ns[True] < self._ns[False]
-        if self._since < self.AGAIN:
-            return better
-        self._since = 0
-        return not better
-
-    def learn(self, staged: bool, events: int, seconds: float) -> None:
-        """What a batch took."""
-        ns = seconds / max(events, 1) * 1e9
-        self._tried[staged] += 1
-        before = self._ns[staged] if self._tried[staged] > 2 else ns
-        self._ns[staged] = before + self.LEARNING * (ns - before)
-
-    @property
-    def why(self) -> str:
-        """The numbers behind it."""
-        return f"{self._ns[True]:.0f} ns an event side by side, {self._ns[False]:.0f} ns one after the other"
+    def _may_go_on(self, lane: int) -> bool:
+        done = self._done[lane]
+        return not self._busy[lane] and done < self._pieces and all(self._done[b] > done for b in self._before[lane])
 
 
 def pieces_of(events: int, count: int, least: int) -> Sequence[int]:

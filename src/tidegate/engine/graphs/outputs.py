@@ -9,18 +9,18 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from tidegate.engine.flows import FlowRun
+from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.state.streams import tuple_schema
 from tidegate.engine.state.strings import StringPool
 from tidegate.foundation.errors import InputError
 
 
-def outputs_of(flows: FlowRun, strings: StringPool) -> dict[str, pa.Table]:
+def outputs_of(flows: GraphWalk, strings: StringPool) -> dict[str, pa.Table]:
     """What waits in output streams, by name."""
     return {stream.layout.name: stream.table(strings) for stream in flows.streams if stream.output}
 
 
-def output_number(flows: FlowRun, name: str) -> int:
+def output_number(flows: GraphWalk, name: str) -> int:
     """The number of an output stream."""
     number = flows.stream_number(name)
     if number < 0 or not flows.flows.outputs[number]:
@@ -29,7 +29,7 @@ def output_number(flows: FlowRun, name: str) -> int:
     return number
 
 
-def restore_outputs(flows: FlowRun, tuples: Mapping[str, pa.Table], strings: StringPool) -> None:
+def restore_outputs(flows: GraphWalk, tuples: Mapping[str, pa.Table], strings: StringPool) -> None:
     """Let exactly these tuples wait in output streams: nothing changes if some do not fit."""
     found = {output_number(flows, name): table for name, table in tuples.items()}
     for number, table in found.items():

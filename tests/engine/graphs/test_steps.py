@@ -15,9 +15,9 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
-from tidegate.engine import flows
+from tidegate.engine import stages
 from tidegate.engine.core import EngineCore
-from tidegate.engine.steps import pack_steps, unpack_steps
+from tidegate.engine.graphs.steps import pack_steps, unpack_steps
 from tidegate.foundation.errors import RecoveryImpossible
 from tidegate.foundation.jit import load_program, uncompiled
 
@@ -269,7 +269,7 @@ def test_packed_steps_come_back_and_cut_ones_are_refused(plain: Any) -> None:
 
 def test_traced_runs_are_walked_by_one_worker_and_come_to_the_same(plain: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages that run side by side commit in no order that a log could have; so they do not where steps are traced."""
-    monkeypatch.setattr(flows, "STAGED_EVENTS_MIN", 1)
+    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
     found = []
     for trace in (False, True):
         core = EngineCore(build_program([shop]), strategy="lock", workers=2)
@@ -289,13 +289,8 @@ def test_who_traces_nothing_has_no_machine_code_for_it() -> None:
     assert module.flow.signatures and not module.traced_flow.signatures
 
 
-def test_a_program_without_graphs_has_no_steps_and_is_replayed_as_a_whole() -> None:
+def test_a_program_without_graphs_has_no_steps() -> None:
     with uncompiled():
-        core, again = EngineCore(build_program([write])), EngineCore(build_program([write]))
-        events = EVENTS.filter(pc.equal(EVENTS["transaction"], "write"))
-        outcomes = core.run(events, trace=True)
+        core = EngineCore(build_program([write]))
+        core.run(EVENTS.filter(pc.equal(EVENTS["transaction"], "write")), trace=True)
         assert core.take_steps() == []
-        again.begin_replay(events)
-        assert again.rows("Bill").num_rows == 0
-        assert again.end_replay().equals(outcomes)
-        assert again.rows("Bill").equals(core.rows("Bill"))

@@ -1,0 +1,72 @@
+"""A program of plain transactions, a graph and look-ups (`workloads.mixed`): by one worker, and by several.
+
+    serial      one worker takes all events in their order
+    adaptive    the strategies run the plain transactions on all workers, and one worker the rest
+
+Every run is compared with plain Python.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import tidegate as tg
+from tidegate.benchmarks.harness import Experiment, Variant
+from tidegate.operations.decision import Strategy
+from tidegate.workloads import mixed
+
+SERIAL, ADAPTIVE = "serial", "adaptive"
+BAR = 1.2
+"""How many times as fast adaptive must be as serial, with functions of 10 us on two cores: of the work, a tenth is the
+graph's and the look-ups', and 1.6 is what two workers reach on a machine that does nothing else."""
+
+WARM_UP = 6
+"""Batches after which the adaptive strategy knows the program."""
+
+
+def experiment(
+    *, events: int, cost_us: float, pace: float, workers: int, seed: int, rounds: int, bar: float | None
+) -> Experiment:
+    """The declaration: two ways to run the same batches."""
+    work, accounts = round(cost_us * pace), 20_000
+    sizes = [max(events // 8, 1)] * WARM_UP + [events]
+    batches = [
+        mixed.mixed_events(size, accounts=accounts, rounds=work, seed=seed + number)
+        for number, size in enumerate(sizes)
+    ]
+    truth = mixed.Truth()
+    for batch in batches:
+        truth.run(batch)
+    wanted = truth.rows()
+
+    def prepare(strategy: Strategy, threads: int) -> tg.Engine:
+        engine = tg.Engine(mixed.PROGRAM, strategy=strategy, workers=threads)
+        for batch in batches[:-1]:
+            engine.run(batch)
+        return engine
+
+    def verify(engine: tg.Engine, _: Any) -> None:
+        found = [[tuple(row.values()) for row in engine.scan(table).to_pylist()] for table in mixed.TABLES]
+        if found != wanted:
+            raise AssertionError("the mixed program did not come to what plain Python came to")
+
+    def variant(strategy: Strategy, threads: int) -> Variant:
+        run = partial(_run, batches[-1])
+        return Variant(str(strategy), prepare=partial(prepare, strategy, threads), run=run, verify=verify)
+
+    return Experiment(
+        name="mixed",
+        title=f"Plain transactions of {cost_us:g} µs beside a graph and look-ups, {workers} workers",
+        items=events,
+        item="batch",
+        variants=[variant(SERIAL, 1), variant(ADAPTIVE, workers)],
+        bars={} if bar is None else {ADAPTIVE: bar},
+        settings={"events": events, "cost_us": cost_us, "workers": workers},
+        seed=seed,
+        rounds=rounds,
+    )
+
+
+def _run(batch: Any, engine: tg.Engine) -> None:
+    engine.run(batch)

@@ -1,0 +1,80 @@
+"""The processors that this process may use, and where its threads wake up.
+
+A thread that wakes up does so where it slept or where its caller runs, and the caller's processor is busy until
+the caller waits. So two workers may begin on one processor, while another idles until the system balances its
+load, milliseconds later: longer than many a batch takes.
+
+    caller    wakes both, waits ...........        processor 1
+    worker 0  running                              processor 0
+    worker 1  ready, but must wait for worker 0    processor 0
+
+Where there are few processors and as many workers, each is therefore told where to wake up. It may go anywhere
+from then on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+TOLD_MAX = 4
+"""Each that is told takes two calls of the system, and one processor of many that idles is a small loss."""
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Placement(Protocol):
+    """Says where threads wake up; one for each set of threads."""
+
+    def place(self, threads: Iterable[int], count: int) -> Callable[[], None]:
+        """Tell sleeping threads, by their native ids, where to wake up; `count` is how many will.
+
+        Each of them calls what is returned as soon as it runs.
+        """
+
+
+class Anywhere:
+    """Leaves it to the system."""
+
+    def place(self, threads: Iterable[int], count: int) -> Callable[[], None]:
+        """Tell nobody anything."""
+        return _nothing
+
+
+class OwnProcessors:
+    """Gives each thread a processor to wake up on, where there are few and all are needed."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def place(self, threads: Iterable[int], count: int) -> Callable[[], None]:
+        """Tell the threads; when they run they may go anywhere."""
+        everywhere = os.sched_getaffinity(0)
+        few = 1 < len(everywhere) <= min(count, TOLD_MAX)
+        if few or self._told:
+            for thread, processor in zip(threads, itertools.cycle(everywhere), strict=False):
+                _restrict(thread, {processor} if few else everywhere)
+        self._told = few
+        return (lambda: _restrict(0, everywhere)) if few else _nothing
+
+
+def usual_placement() -> Placement:
+    """What suits this system: not every one lets threads choose."""
+    return OwnProcessors() if hasattr(os, "sched_setaffinity") else Anywhere()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _restrict(thread: int, allowed: set[int]) -> None:
+    with contextlib.suppress(OSError):  # not permitted here, or the thread is gone: the system decides
+        os.sched_setaffinity(thread, allowed)

@@ -1,0 +1,142 @@
+"""Plain transactions beside a dataflow graph and beside one that looks rows up: what a real program looks like.
+
+    seal        plain        two accounts, and some microseconds of work
+    readings    a graph      a meter's reading, then the total of its street
+    forward     looks up     a letter goes on to the office that the office at hand names
+
+They share no table, so the strategies may run `seal` on all workers, whatever else is in the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import tidegate as tg
+from tidegate.workloads.cost import burn
+
+STREETS = 16
+OFFICES = 64
+SHARES = {"seal": 0.8, "readings": 0.1, "forward": 0.1}
+"""How many of the events are of each kind."""
+
+
+@tg.table(key="id")
+class Account:
+    """A row of plain transactions."""
+
+    id: int
+    moves: int = 0
+    seal: int = 0
+
+
+@tg.table(key="id")
+class Meter:
+    """A row of the graph's first step."""
+
+    id: int
+    total: int = 0
+
+
+@tg.table(key="id")
+class Street:
+    """A row of its second step."""
+
+    id: int
+    total: int = 0
+
+
+@tg.table(key="id")
+class Office:
+    """A row that is looked up."""
+
+    id: int
+    next: int = 1
+    letters: int = 0
+
+
+readings = tg.stream("readings", meter=int, amount=int)
+sums = tg.stream("sums", street=int, amount=int)
+
+
+@tg.transaction
+def seal(src: Account, dst: Account, amount: int, rounds: int) -> None:
+    """Two rows, and some work."""
+    src.moves += 1
+    dst.moves += 1
+    src.seal = burn(src.seal + dst.seal + amount, rounds)
+
+
+@tg.transaction(on=readings, emits=[sums])
+def read(meter: Meter, amount: int) -> None:
+    """A reading, on to the total of the street."""
+    meter.total += amount
+    tg.emit(sums, street=meter.id % STREETS, amount=amount)
+
+
+@tg.transaction(on=sums)
+def add_up(street: Street, amount: int) -> None:
+    """The total of a street."""
+    street.total += amount
+
+
+@tg.transaction
+def forward(office: Office, amount: int) -> None:
+    """A letter goes on to the next office; which one that is changes with every letter."""
+    after = tg.lookup(Office, office.next)
+    after.letters += 1
+    office.next = (office.next + amount) % OFFICES
+
+
+PROGRAM: list[Any] = [seal, tg.dataflow([read, add_up], name="meters"), forward]
+TABLES = (Account, Meter, Street, Office)
+
+
+def mixed_events(count: int, *, accounts: int, rounds: int, seed: int) -> pa.Table:
+    """Events of all kinds, in no order."""
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "transaction": rng.choice(list(SHARES), count, p=list(SHARES.values())),
+            "src": rng.integers(0, accounts, count),
+            "dst": rng.integers(0, accounts, count),
+            "meter": rng.integers(0, 1_000, count),
+            "office": rng.integers(0, OFFICES, count),
+            "amount": rng.integers(1, 100, count),
+            "rounds": np.full(count, rounds),
+        }
+    )
+
+
+class Truth:
+    """What plain Python comes to."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[int, list[int]] = {}
+        self._meters: dict[int, list[int]] = {}
+        self._streets: dict[int, list[int]] = {}
+        self._offices: dict[int, list[int]] = {}
+
+    def run(self, events: pa.Table) -> None:
+        """Run events one by one."""
+        for event in events.to_pylist():
+            name, amount = event["transaction"], event["amount"]
+            if name == "seal":
+                src, dst = (self._accounts.setdefault(event[key], [0, 0]) for key in ("src", "dst"))
+                src[0] += 1
+                dst[0] += 1
+                src[1] = burn(src[1] + dst[1] + amount, event["rounds"])
+            elif name == "readings":
+                self._meters.setdefault(event["meter"], [0])[0] += amount
+                self._streets.setdefault(event["meter"] % STREETS, [0])[0] += amount
+            else:
+                office = self._offices.setdefault(event["office"], [1, 0])
+                self._offices.setdefault(office[0], [1, 0])[1] += 1
+                office[0] = (office[0] + amount) % OFFICES
+
+    def rows(self) -> list[list[tuple[int, ...]]]:
+        """The rows of all tables, sorted by key."""
+        tables = (self._accounts, self._meters, self._streets, self._offices)
+        return [[(key, *values) for key, values in sorted(table.items())] for table in tables]
