@@ -18,8 +18,8 @@ import pytest
 
 from tidegate.engine import core
 from tidegate.engine.adaptation.probing import Probe, Prober
-from tidegate.engine.execution.workers import processors
 from tidegate.foundation.jit import uncompiled
+from tidegate.foundation.processors import processors
 
 from .running import (
     FIRST_SOAK_SEED,
