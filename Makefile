@@ -12,7 +12,7 @@ STAMPS := $(VENV)/stamps
 KERNELS := $(shell find src/tidegate/foundation src/tidegate/engine src/tidegate/compiler -name '*.py')
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types smoke soak bench format clean
+.PHONY: help install demo test quick check lint types smoke soak bench format clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -24,9 +24,13 @@ install: $(STAMPS)/warm ## virtual environment in .venv, dependencies, a Java, c
 demo: install ## a streaming ledger on Spark, live, verified at the end
 	$(BIN)/tidegate demo $(ARGS)
 
-# A file's tests stay in one process: what a file starts (a Spark, a cluster) starts once.
+# A file's tests stay in one process: what a file starts (a Spark, a cluster) starts once. The longest files come first:
+# tests/conftest.py knows them, and pytest-xdist would start with those that have the most tests.
 test: install ## all tests but the soak
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+quick: lint types install ## lint, types, and the tests worth running at every save
+	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile -q $(ARGS)
 
 check: lint types smoke test ## format, lint, types, smoke benchmarks, tests: what CI runs
 

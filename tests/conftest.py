@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,62 @@ from . import numba_interfaces
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FOLDER = Path(__file__).parent
+
 hypothesis.settings.register_profile("tidegate", deadline=None)  # a first call may compile
 hypothesis.settings.load_profile("tidegate")
+
+# For every Java that tests start: none runs long enough to be repaid for what its second compiler takes.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+LONGEST_FIRST = (
+    "truth/test_compiled_programs.py",
+    "spark/test_exactly_once.py",
+    "truth/test_random_programs.py",
+    "spark/test_identity.py",
+    "spark/test_quickstart.py",
+    "truth/test_random_graphs.py",
+    "spark/test_transact_streaming.py",
+    "spark/test_bad_input.py",
+    "truth/test_logged_programs.py",
+    "commands/test_bench_durability.py",
+    "simulation/test_world.py",
+    "durability/test_version_log.py",
+    "engine/test_execute.py",
+    "foundation/test_jit.py",
+)
+"""A process takes the next file when it has done one: what takes long must not be what is left at the end."""
+
+
+NOT_QUICK = (
+    *LONGEST_FIRST,
+    "benchmarks",
+    "commands/test_bench.py",
+    "commands/test_bench_strategies.py",
+    "durability/test_crashes.py",
+    "durability/test_s3.py",
+    "engine/execution/test_stress.py",
+    "foundation/test_remote_storage.py",
+    "simulation",
+    "spark",
+    "truth",
+)
+"""Files, and folders of them, that `make quick` leaves out: they start processes, or compare for a long time."""
+
+QUICK_TOO = ("test_generated_code_equals_the_plain_functions[0-59]", "test_generated_code_equals_the_model[0-9]")
+"""Of these files, the tests that it runs all the same: the first of many random programs."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the quick tests, and start with the files that take longest."""
+    ranks = {FOLDER / name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+    slow = {FOLDER / name for name in NOT_QUICK}
+    for item in items:
+        chosen = item.name in QUICK_TOO or slow.isdisjoint((item.path, *item.path.parents))
+        if chosen and item.get_closest_marker("soak") is None:
+            item.add_marker("quick")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

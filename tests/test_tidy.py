@@ -126,51 +126,46 @@ class Module:
 MODULES = [Module(path) for path in sorted(PACKAGE.rglob("*.py"))]
 
 
-def each_module() -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("module", MODULES, ids=lambda module: module.place)
-
-
-@each_module()
-def test_imports_only_go_down(module: Module) -> None:
-    if not module.part:
-        return  # the package's public face gathers from all layers that it exports
-    assert module.part in LAYER_OF, f"{module.place}: name its layer in LAYERS"
+def test_imports_only_go_down() -> None:
     wrong = []
-    for line, imported in module.imports:
-        parts = imported.split(".")
-        if parts[0] != "tidegate" or len(parts) < 2:
-            continue
-        target = parts[1]
-        if target not in LAYER_OF:
-            # A public name (`from tidegate import Engine`): as high as the embedding layer.
-            target = "embedding"
-        if LAYER_OF[target] > LAYER_OF[module.part] or (module.part, target) in STRANGERS:
-            wrong.append(f"{module.path}:{line}: {module.part} must not import {imported}")
+    for module in MODULES:
+        if not module.part:
+            continue  # the package's public face gathers from all layers that it exports
+        assert module.part in LAYER_OF, f"{module.place}: name its layer in LAYERS"
+        for line, imported in module.imports:
+            parts = imported.split(".")
+            if parts[0] != "tidegate" or len(parts) < 2:
+                continue
+            # A public name (`from tidegate import Engine`) is as high as the embedding layer.
+            target = parts[1] if parts[1] in LAYER_OF else "embedding"
+            if LAYER_OF[target] > LAYER_OF[module.part] or (module.part, target) in STRANGERS:
+                wrong.append(f"{module.path}:{line}: {module.part} must not import {imported}")
     assert not wrong, "\n".join(wrong)
 
 
-@each_module()
-def test_imports_inside_the_engine_only_go_down(module: Module) -> None:
+def test_imports_inside_the_engine_only_go_down() -> None:
     """Plans are made without knowing who runs them, kernels without knowing whose rows they are given."""
-    own = module.name.split(".")[2:3]
-    if module.part != "engine" or not own:
-        return
-    assert own[0] in ENGINE_LAYER_OF, f"{module.place}: name its layer in ENGINE_LAYERS"
-    wrong = [
-        f"{module.path}:{line}: engine/{own[0]} must not import {imported}"
-        for line, imported in module.imports
-        for target in [imported.removeprefix("tidegate.engine.").split(".")[0]]
-        if imported.startswith("tidegate.engine.")
-        and target != own[0]
-        and ENGINE_LAYER_OF[target] >= ENGINE_LAYER_OF[own[0]]
-    ]
+    wrong = []
+    for module in MODULES:
+        own = "".join(module.name.split(".")[2:3])
+        if module.part != "engine" or not own:
+            continue
+        assert own in ENGINE_LAYER_OF, f"{module.place}: name its layer in ENGINE_LAYERS"
+        wrong += [
+            f"{module.path}:{line}: engine/{own} must not import {imported}"
+            for line, imported in module.imports
+            for target in [imported.removeprefix("tidegate.engine.").split(".")[0]]
+            if imported.startswith("tidegate.engine.")
+            and target != own
+            and ENGINE_LAYER_OF[target] >= ENGINE_LAYER_OF[own]
+        ]
     assert not wrong, "\n".join(wrong)
 
 
-@each_module()
-def test_each_outside_world_has_one_door(module: Module) -> None:
+def test_each_outside_world_has_one_door() -> None:
     wrong = [
         f"{module.path}:{line}: {imported} may be imported only in {', '.join(DOORS[outside])}"
+        for module in MODULES
         for line, imported in module.imports
         for outside in [imported.split(".", 1)[0]]
         if outside in DOORS and not module.place.startswith(DOORS[outside])
@@ -178,13 +173,12 @@ def test_each_outside_world_has_one_door(module: Module) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@each_module()
-def test_workloads_use_the_public_api_only(module: Module) -> None:
+def test_workloads_use_the_public_api_only() -> None:
     """They are our first users: what they cannot write, no user can."""
-    if module.part != "workloads":
-        return
     wrong = [
         f"{module.path}:{line}: {imported}"
+        for module in MODULES
+        if module.part == "workloads"
         for line, imported in module.imports
         if re.match(r"tidegate\.(?!workloads\b)[a-z_]+\.", imported)
         or re.fullmatch(rf"tidegate\.({'|'.join(set(LAYER_OF) - {'workloads'})})", imported)
@@ -192,16 +186,16 @@ def test_workloads_use_the_public_api_only(module: Module) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@each_module()
-def test_every_module_says_what_it_is_for(module: Module) -> None:
-    assert ast.get_docstring(module.tree), f"{module.path}:1: no module docstring"
+def test_every_module_says_what_it_is_for() -> None:
+    wrong = [f"{module.path}:1: no module docstring" for module in MODULES if not ast.get_docstring(module.tree)]
+    assert not wrong, "\n".join(wrong)
 
 
-@each_module()
-def test_nothing_reads_the_environment_at_import(module: Module) -> None:
+def test_nothing_reads_the_environment_at_import() -> None:
     """A module that does cannot be imported in a test or a worker with other settings."""
     wrong = [
         f"{module.path}:{node.lineno}: {ast.unparse(node)}"
+        for module in MODULES
         for statement in module.tree.body
         for node in _runs_at_import(statement)
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv", "environb"}
@@ -222,12 +216,16 @@ def _runs_at_import(node: ast.AST) -> Iterator[ast.AST]:
         yield from _runs_at_import(child)
 
 
-@each_module()
-def test_files_and_functions_fit(module: Module) -> None:
-    lines = module.text.count("\n")
-    assert lines <= FILE_LINES_MAX, f"{module.path}: {lines} lines, at most {FILE_LINES_MAX}: split it"
+def test_files_and_functions_fit() -> None:
     long = [
+        f"{module.path}: {lines} lines, at most {FILE_LINES_MAX}: split it"
+        for module in MODULES
+        for lines in [module.text.count("\n")]
+        if lines > FILE_LINES_MAX
+    ]
+    long += [
         f"{module.path}:{node.lineno}: {node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+        for module in MODULES
         for node in ast.walk(module.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for length in [(node.end_lineno or node.lineno) - node.lineno + 1]
@@ -272,18 +270,47 @@ def test_every_test_file_mirrors_a_source_file_or_says_why_not() -> None:
     assert not wrong, "mirror no module and have no docstring: " + ", ".join(wrong)
 
 
-@each_module()
-def test_every_module_has_a_test_of_its_name_or_says_which_one_tests_it(module: Module) -> None:
+def test_the_makefiles_targets_are_declared_and_explained() -> None:
+    """`make help` prints what stands behind ##: a target without it cannot be found."""
+    text = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):", text, re.MULTILINE))
+    assert targets == set(re.findall(r"^([a-z]+):.*## \S", text, re.MULTILINE)), "no ## with what it does"
+    declared = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    assert declared and set(declared[1].split()) == targets, ".PHONY names other targets"
+    unknown = {name for path in PUBLISHED for name in re.findall(r"\bmake ([a-z]+)\b(?=[` ])", commands_in(path))}
+    assert unknown <= targets, f"documents name targets that are not there: {unknown - targets}"
+
+
+def commands_in(path: Path) -> str:
+    """What a document or the workflow says in code: after a backtick, or at the start of a line."""
+    if path.suffix not in {".md", ".yml", ".yaml"}:
+        return ""
+    return "\n".join(re.findall(r"(?:`|^)\s*(make [a-z]+[` ])", path.read_text(), re.MULTILINE))
+
+
+def test_the_lists_of_slow_tests_name_tests_that_are_there() -> None:
+    """`tests/conftest.py` starts with some files and leaves some out of `make quick`: a stale name would do nothing."""
+    from .conftest import LONGEST_FIRST, NOT_QUICK, QUICK_TOO
+
+    gone = [name for name in {*LONGEST_FIRST, *NOT_QUICK} if not (ROOT / "tests" / name).exists()]
+    assert not gone, f"listed in tests/conftest.py, but not there: {gone}"
+    text = "".join(path.read_text() for path in (ROOT / "tests" / "truth").glob("test_*.py"))
+    assert all(f"def {name.partition('[')[0]}(" in text for name in QUICK_TOO)
+
+
+def test_every_module_has_a_test_of_its_name_or_says_which_one_tests_it() -> None:
     """A module without a test is found when it is written, and not when it fails."""
-    if module.path.name in {"__init__.py", "__main__.py"}:
-        return
-    tests = ROOT / "tests"
-    own = tests / module.path.relative_to(PACKAGE).parent / f"test_{module.path.name}"
-    elsewhere = [test for test, places in TESTED_BY.items() if module.place in places]
-    if own.exists():
-        assert not elsewhere, f"{module.path} has {own}: take it from TESTED_BY in {tests / 'mirror.py'}"
-    else:
-        assert elsewhere, f"{module.path}: write {own}, or name in {tests / 'mirror.py'} the test that covers it"
+    tests, wrong = ROOT / "tests", []
+    for module in MODULES:
+        if module.path.name in {"__init__.py", "__main__.py"}:
+            continue
+        own = tests / module.path.relative_to(PACKAGE).parent / f"test_{module.path.name}"
+        elsewhere = [test for test, places in TESTED_BY.items() if module.place in places]
+        if own.exists() and elsewhere:
+            wrong.append(f"{module.path} has {own}: take it from TESTED_BY in {tests / 'mirror.py'}")
+        elif not own.exists() and not elsewhere:
+            wrong.append(f"{module.path}: write {own}, or name in {tests / 'mirror.py'} the test that covers it")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_tests_of_modules_without_one_of_their_name_are_there() -> None:

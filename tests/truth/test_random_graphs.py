@@ -31,7 +31,7 @@ from .random_graphs import GraphCase, random_graph_case
 from .running import FIRST_COMPILED_SEED, FIRST_SOAK_SEED, Record, chunks, name_of
 from .stand_in import declared, model_of
 
-UNCOMPILED, COMPILED = 150, 4
+UNCOMPILED, COMPILED = 150, 3
 SOAK_UNCOMPILED, SOAK_COMPILED = 5_000, 300
 CALLS = [Calls("cuts"), Calls("single"), Calls("ordered"), Calls()]
 SIDE_BY_SIDE = [

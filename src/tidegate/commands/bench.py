@@ -15,7 +15,7 @@ import importlib.util
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,7 @@ class Benchmark:
     name: str
     measures: str
     command: Callable[..., None]
-    smoke: Mapping[str, Any] = field(default_factory=dict)
+    smoke: dict[str, Any] = field(default_factory=dict)
     """What `--smoke` gives its options; sizes that are no options the command makes small itself."""
     extra: str | None = None
 
