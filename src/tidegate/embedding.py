@@ -16,10 +16,9 @@ from typing import Any, TypeVar, get_args
 
 import pyarrow as pa
 
-from tidegate.api.dataflow import Dataflow
 from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
-from tidegate.api.transaction import Transaction
+from tidegate.api.transaction import ProgramPart, Transaction
 from tidegate.api.window import Window
 from tidegate.compiler.program import build_program
 from tidegate.durability.checkpoints import CHECKPOINTS_KEPT
@@ -54,7 +53,7 @@ class Engine:
 
     def __init__(
         self,
-        transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow,
+        transactions: Sequence[ProgramPart] | ProgramPart,
         strategy: Strategy = "adaptive",
         workers: int = 1,
         directory: str | os.PathLike[str] | None = None,

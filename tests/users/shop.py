@@ -133,6 +133,7 @@ flow = tg.dataflow([count_sale, rank, watch], nested=[(count_sale, rank)], atomi
 # --- using it -----------------------------------------------------------------------------------------------------
 
 SHOP = [pay_in, order, leave]
+EVERYTHING = [*SHOP, flow]
 MEMBERS: list[tg.Transaction] = [*flow.transactions]
 
 
@@ -172,6 +173,8 @@ def embedded(folder: Path) -> None:
         assert engine.execute(order, customer=1, item=("a", 1), pieces=3, ts=2).reason == "out of stock"
         row = engine.read(Stock, ("a", 1))
         assert row is not None and row["pieces"] == 2
+    with tg.Engine(EVERYTHING) as engine:
+        assert engine.execute(pay_in, customer=1, amount=50, ts=1).result == 50
     with tg.Engine(flow, directory=folder, keep_versions=5, sync="group", record=True) as engine:
         outcomes = engine.run(columns(category=[1, 1, 1, 2], buyer=[1, 2, 1, 2], amount=[10, 20, 30, 40]))
         assert outcomes["result"].to_pylist() == [10, 30, 60, 40]

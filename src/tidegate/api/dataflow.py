@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidegate.api.stream import Stream
-from tidegate.api.transaction import Transaction
+from tidegate.api.transaction import ProgramPart, Transaction
 from tidegate.api.window import Window
 from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 
 
-class Dataflow:
+class Dataflow(ProgramPart):
     """A dataflow graph of streaming transactions; declared with `tg.dataflow`.
 
     `transactions` are its members in the order of execution, `groups` their names as they commit together, and

@@ -23,7 +23,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Transaction(Generic[Function]):
+class ProgramPart:
+    """What programs are lists of: transactions and dataflow graphs.
+
+    It is there for type checkers, which take it for the common type of `[transfer, tg.dataflow([...])]`.
+    """
+
+
+class Transaction(ProgramPart, Generic[Function]):
     """A transaction: call it with plain rows and it is the plain function.
 
     It keeps the function's name, docstring and signature. `plan` is what the compiler made of it and

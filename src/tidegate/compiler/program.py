@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from tidegate.api.dataflow import Dataflow
 from tidegate.api.stream import Stream
-from tidegate.api.transaction import Transaction
+from tidegate.api.transaction import ProgramPart, Transaction
 from tidegate.compiler.flow_steps import HEADER as FLOW_HEADER
 from tidegate.compiler.flows import FlowWriter
 from tidegate.compiler.graphs import lay_out
@@ -65,9 +65,9 @@ not_a_number = math.nan
 """
 
 
-def build_program(transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow) -> Program:
+def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
     """The program that a list of transactions and dataflow graphs makes."""
-    if isinstance(transactions, Transaction | Dataflow):
+    if isinstance(transactions, ProgramPart):
         transactions = [transactions]
     if not transactions:
         raise DefinitionError("a program needs at least one transaction, got an empty list")

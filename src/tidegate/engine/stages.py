@@ -43,8 +43,8 @@ SIDE_BY_SIDE_EVENTS = 2048
 """Smaller batches are not walked through side by side: handing out pieces takes longer."""
 
 AROUND_EVENTS = 256
-"""Plain transactions that follow each other are run by the strategies if there are so many: to stop a walk, to call the
-strategies and to go on takes 0.2 ms, which at 10 us a transaction is a twelfth of what two workers spare."""
+"""Plain transactions that follow each other are run by the strategies if there are so many. Measured with 10 us each and
+two workers, beside one walk: 0.84 times as fast with 64 of them in a row, 1.36 with 256, 1.57 with 1,024."""
 
 
 class Stages:

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tidegate.api.dataflow import Dataflow
 from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
-from tidegate.api.transaction import Transaction
+from tidegate.api.transaction import ProgramPart
 from tidegate.compiler.program import build_program
 from tidegate.durability.evolution import require_fit
 from tidegate.durability.fingerprint import fingerprint
@@ -58,7 +57,7 @@ def read_state(
     table: type | Stream,
     version: int | None = None,
     *,
-    transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow | None = None,
+    transactions: Sequence[ProgramPart] | ProgramPart | None = None,
 ) -> DataFrame:
     """The rows of a table of a state, or the tuples of a stream that no transaction is on.
 

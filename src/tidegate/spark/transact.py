@@ -30,9 +30,8 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from tidegate.api.dataflow import Dataflow
 from tidegate.api.table import layout_of
-from tidegate.api.transaction import Transaction
+from tidegate.api.transaction import ProgramPart
 from tidegate.compiler.program import build_program
 from tidegate.durability import ownership
 from tidegate.durability.evolution import require_fit, require_no_renaming
@@ -61,7 +60,7 @@ _CALLS = "_tidegate_calls"
 
 def transact(
     events: DataFrame,
-    transactions: Sequence[Transaction | Dataflow] | Transaction | Dataflow,
+    transactions: Sequence[ProgramPart] | ProgramPart,
     *,
     state: str | os.PathLike[str],
     order_by: str | None = None,

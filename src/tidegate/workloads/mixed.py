@@ -9,8 +9,6 @@ They share no table, so the strategies may run `seal` on all workers, whatever e
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -90,7 +88,7 @@ def forward(office: Office, amount: int) -> None:
     office.next = (office.next + amount) % OFFICES
 
 
-PROGRAM: list[Any] = [seal, tg.dataflow([read, add_up], name="meters"), forward]
+PROGRAM = [seal, tg.dataflow([read, add_up], name="meters"), forward]
 TABLES = (Account, Meter, Street, Office)
 
 
