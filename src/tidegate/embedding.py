@@ -168,7 +168,7 @@ class Engine:
         if self._kept is not None and not self._closed:
             return self._kept.run(events, order_by)
         with self._turn():
-            core, arrival = self._core, arrange(events, order_by, None)
+            core, arrival = self._core, arrange(events, order_by)
             return core.run(events, arrival.order, arrival.refused)
 
     def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:

@@ -167,7 +167,7 @@ class LoggedEngine:
         """Run a batch of events."""
         with self._calls.turn():
             core = self._ready()
-            arrival = arrange(events, order_by, None)
+            arrival = arrange(events, order_by)
             batch = Run(self._needed(events, order_by), order_by)
             record = self._codec.encode_later(batch) if self._repeatable else None
             self._log.reserve((record.size if record is not None else 0) + len(self._void))

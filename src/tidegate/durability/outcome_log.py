@@ -51,7 +51,7 @@ class OutcomeLog:
     def _start_anew(self) -> None:
         self._store = VersionReader(self.storage)
         self._records: dict[int, tuple[int, pa.Table]] = {}
-        """The record of each version, and as the how-manieth it was read: numbers that never start anew."""
+        """By version: its record, and a serial number given when it was read. Serial numbers are never used again."""
         self._newest = 0
         self._hash: str | None = None
         self._keeps = False

@@ -73,7 +73,7 @@ class Replay:
             self._with_steps = False
             self._core.end_replay()
         else:
-            arrival = arrange(batch.events, batch.order_by, None)
+            arrival = arrange(batch.events, batch.order_by)
             self._core.run(batch.events, arrival.order, arrival.refused)
 
     def _execute(self, record: Execute) -> None:
@@ -86,7 +86,7 @@ class Replay:
         batch = self._require_batch("a step")
         if not self._with_steps:
             self._with_steps = True
-            arrival = arrange(batch.events, batch.order_by, None)
+            arrival = arrange(batch.events, batch.order_by)
             self._core.begin_replay(batch.events, arrival.order, arrival.refused)
         self._core.replay_steps(unpack_steps(record.payload))
 

@@ -235,7 +235,7 @@ class VersionedEngine:
         return outcomes
 
     def _arrange(self, events: pa.Table, order_by: str | None, late: Late, before: VersionInfo | None) -> Arrival:
-        return arrange(events, order_by, None, before.high if before is not None and late == "refuse" else None)
+        return arrange(events, order_by, before.high if before is not None and late == "refuse" else None)
 
     def _repeat(
         self, known: VersionInfo, applicant: Applicant, events: pa.Table, order_by: str | None, late: Late

@@ -37,19 +37,16 @@ class Arrival:
     high: int | float | str | None
 
 
-def arrange(events: pa.Table, order_by: str | None, position: str | None, late_below: Any = None) -> Arrival:
+def arrange(events: pa.Table, order_by: str | None, late_below: Any = None) -> Arrival:
     """The order of a batch of events.
 
     Args:
         events: the batch.
-        order_by: the column that orders events, or None for the order of their source.
-        position: the column that holds each event's place in its source, or None for the table's own order.
+        order_by: the column that orders events, or None for the order in which they stand.
         late_below: with a value, events whose `order_by` is lower are refused as late.
     """
-    places = None if position is None else np.asarray(one_piece(events.column(position)).to_numpy())
     if order_by is None:
-        order = np.arange(events.num_rows) if places is None else np.argsort(places, kind="stable")
-        return Arrival(order, False, {}, None)
+        return Arrival(np.arange(events.num_rows), False, {}, None)
     if order_by not in events.column_names:
         raise InputError(
             f"events: the order_by column {order_by!r} is missing; the columns are: {', '.join(events.column_names)}"
@@ -65,7 +62,7 @@ def arrange(events: pa.Table, order_by: str | None, position: str | None, late_b
         values = np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
     if late_below is not None:
         refused[LATE] = _below(original, values, late_below)
-    order, total = _sorted(values, places)
+    order, total = _sorted(values)
     return Arrival(order, total, refused, _highest(original, values, refused))
 
 
@@ -119,14 +116,12 @@ def _sortable(column: pa.Array, name: str) -> tuple[Array, pa.Array]:
     )
 
 
-def _sorted(values: Array, places: Array | None) -> tuple[Array, bool]:
+def _sorted(values: Array) -> tuple[Array, bool]:
+    """The order of the values, equal ones as they stand; and whether no two are equal."""
     state = is_strictly_increasing(values)
     if state == 2:
         return np.arange(len(values)), True
-    if places is None:
-        order = np.arange(len(values)) if state == 1 else np.argsort(values, kind="stable")
-    else:
-        order = np.lexsort((places, values))
+    order = np.arange(len(values)) if state == 1 else np.argsort(values, kind="stable")
     return order, bool(is_strictly_increasing(values[order]) == 2)
 
 

@@ -19,10 +19,12 @@ from dataclasses import dataclass, replace
 from tidegate.engine.adaptation.model import ALONE, FAMILIES, SERIAL, Choice
 
 DOUBT = 1.25
-"""Functions take longer than they did if it is more than this; and are cheap, if even so much more would be."""
+"""A measured cost may be wrong by this factor. Functions count as slower than before only beyond it, and as cheap only
+if they still would be at this multiple of their cost."""
 
 SPELL_BATCHES, SPELL_BATCHES_MAX = 8, 64
-"""How many batches run serially without a look after one that did; twice as many each time that it does again."""
+"""Exponential back-off: after a batch that ran serially, so many run serially without a look; each further time
+doubles the number, up to the second."""
 
 HABIT_BATCHES, LOOK_SHARE = 3, 0.02
 """How many batches run as the one before without a look, if looking takes more than this share of running."""
@@ -31,10 +33,11 @@ MUCH_CHEAPER, UNPROBED_BATCHES = 4.0, 8
 """A cost is taken as known, for so many batches, if several workers would be right even for much less."""
 
 UNRELATED_BATCHES, UNRELATED_BATCHES_MAX = 8, 32
-"""How many batches are not searched for families after one in vain; twice as many after each that is again."""
+"""Exponential back-off: after a search for families that found nothing useful, so many batches are not searched; each
+further failure doubles the number, up to the second."""
 
 NEARLY = 1.2
-"""A search was not in vain if families came so near to what was chosen: that may disappoint."""
+"""A search was useful if families were predicted to take at most this multiple of what was chosen: predictions err."""
 
 COOLER = 2.0
 """Families are searched for at once if the hottest row has cooled by so much: it is what holds large ones together."""

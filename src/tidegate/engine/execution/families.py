@@ -37,19 +37,19 @@ PARALLEL_EVENTS = 1 << 15
 """Families of fewer events are looked for by one worker: waking the others takes as long."""
 
 PARTS = 4
-"""A bundle is one part in so many of what would be each worker's share of what is left."""
+"""Of what is left, each worker's share is cut into so many bundles: later ones are smaller, so all end together."""
 
 BUNDLE_EVENTS = 16
 """A bundle has about so many events at least, unless it is the last."""
 
 WEIGHED, LARGE_SHARE = 4, 16
-"""So many families at most are weighed each, if they have more than one part in so many of the batch."""
+"""At most so many families are timed one by one: the largest, each with more than 1/16 of the batch."""
 
 WEIGHED_EVENTS, WEIGHED_CALLS = 16, 8
 """Events that are run for it at first, and how many times the time of the call alone they should take."""
 
 LARGE_BUNDLE = 16
-"""A bundle is large if it has more than one part in so many of what a worker would have in an even share."""
+"""A bundle is large if it has more than 1/16 of a worker's even share."""
 
 
 @dataclass(frozen=True, slots=True)
