@@ -52,6 +52,12 @@ events: DataFrame = spark.read.json("in/")
 requests: DataFrame = spark.read.json("requests/")
 """,
     "from tidegate.workloads.streaming_ledger": "",
+    "for part in parts:": f"""\
+import pyarrow as pa
+{TABLES}
+engine = tg.Engine([transfer, deposit])
+parts = [pa.table({{"transaction": ["deposit"], "src": [0], "dst": [2], "amount": [30]}})]
+""",
 }
 
 
