@@ -167,7 +167,7 @@ class Subject:
 @contextmanager
 def subject(seed: int, *, random_program: bool, late: str = "run") -> Iterator[Subject]:
     """The fixed ledger, or a random program; only the ledger's truth knows late events."""
-    case = random_case(Choices(seed), small=True) if random_program else ledger_case()
+    case = random_case(Choices(seed), "small") if random_program else ledger_case()
     with imported(case.program.source) as module:
         program = build_program([getattr(module, spec.name) for spec in case.program.transactions])
         yield Subject(case, program, "ts" if case.order else None, "run" if random_program else late)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tidegate.engine.adaptation.model import CANDIDATES, Candidate, Choice, Workload
-from tidegate.engine.batch import Batch
 from tidegate.engine.execution import families, runner
-from tidegate.engine.execution.executions import Execution
+from tidegate.engine.execution.executions import Execution, Job
 from tidegate.engine.kernels import components, execution
 from tidegate.operations.decision import Families
 
@@ -47,7 +44,9 @@ def test_a_link_that_overwrites_another_is_found(monkeypatch: pytest.MonkeyPatch
 def run_apart(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch: the largest family as the candidate says, the others beside it."""
 
-    def run(self: runner.Runner, batch: Batch, order: Any) -> Execution:
+    def run(self: runner.Runner, job: Job) -> Execution:
+        self._job, self._nothing_ran = job, job.untouched
+        batch, order = job.batch, job.order
         if self.strategy == "serial":
             return self._run_serially(batch, order, 0, "as asked")
         found = families.find(self._builder, self.workers, batch, order, 0)
