@@ -76,7 +76,7 @@ class Twins:
         for command in self._reader.commands(payloads_of(self._payloads)):
             if isinstance(command, ExecuteBatch):
                 self.batched += len(command)
-                if self.replaying.flows is None and self._choices.chance(50):
+                if not self.plan.flows.members and self._choices.chance(50):
                     outcomes += self._run(command)
                 else:
                     self.replaying.run(command.events)
@@ -121,7 +121,7 @@ def assert_same(one: EngineCore, other: EngineCore, what: str) -> None:
         else:  # a graph that has not run yet may say so, or say nothing
             wanted_rows, got_rows = ([row for row in rows if row.get("value") != 0] for rows in (wanted_rows, got_rows))
         assert bits(got_rows) == bits(wanted_rows), f"{what}: {name}"
-    if one.flows is not None and other.flows is not None:
+    if one.plan.flows.members:
         assert one.flows.history == other.flows.history, what
         assert one.flows.rounds.tolist() == other.flows.rounds.tolist(), what
         for number in range(len(one.flows.streams)):
