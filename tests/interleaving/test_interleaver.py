@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -199,19 +198,25 @@ def test_publishing_by_a_plain_flag_is_a_race_though_nothing_went_wrong() -> Non
 
 
 def test_an_error_ends_all_workers() -> None:
+    started, ended = [], []
+
     def wait_for_ever(array: Any) -> None:
-        while load(array, 0) == 0:
-            relax(0)
+        started.append(array)
+        try:
+            while load(array, 0) == 0:
+                relax(0)
+        finally:
+            ended.append(array)
 
     def fail() -> None:
         raise OSError("disk on fire")
 
-    before = threading.active_count()
     for seed in range(20):
         array = np.zeros(1, np.int64)
         with pytest.raises(OSError, match="disk on fire"):
             run(Seeded(seed), lambda: wait_for_ever(array), fail, lambda: wait_for_ever(array))  # noqa: B023
-    assert threading.active_count() == before
+        assert len(ended) == len(started)
+    assert len(started) > 10
 
 
 def test_results_come_in_the_order_of_the_tasks() -> None:
