@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.foundation.jit import load_program
+from tidegate.engine.generated import load
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import DTYPES, ESCAPE, ProgramPlan, RowParameter
+from tidegate.operations.plan import ESCAPE, ProgramPlan, RowParameter
 
 Array = npt.NDArray[Any]
 Row = dict[str, Any]
@@ -40,19 +40,22 @@ class Desk:
                     stored.append(row)
                 self.slots.setdefault(parameter.name, [])
         self.valid = np.zeros(1, np.bool_)
-        self.results = [np.zeros(1, DTYPES[kind]) for kind in plan.result_arrays]
+        self.results = [np.zeros(1, kind.dtype) for kind in plan.result_arrays]
         self.arrays: dict[str, dict[str, Array]] = {}
-        self._flat = [*self._value_arrays(values), *self._row_offsets(), *self._table_arrays()]
         longest = max((len(slots) for slots in self.slots.values()), default=0)
-        literals = np.array([self._word(text, Kind.STR) for text in plan.literals], np.int64)
-        scratch = [np.zeros(longest, DTYPES[kind]) for _, kind in plan.scratch]
-        self._flat += [self.valid, *self.results, literals, *scratch]
-        assert len(self._flat) == plan.context_size
+        found = {**self._value_arrays(values), **self._row_offsets(), **self._table_arrays()}
+        found["batch", "", "valid", None] = self.valid
+        found |= {("batch", "", "results", number): array for number, array in enumerate(self.results)}
+        found["worker", "", "literals", None] = self._array(plan.literals, Kind.STR)
+        for number, (_, kind) in enumerate(plan.scratch):
+            found["worker", "", "undo", number] = np.zeros(longest, kind.dtype)
+        unused = np.zeros(0, np.int64)  # slots of columns: `operate` is told its slots
+        self._flat = [found.get((a.owner, a.of, a.role, a.key), unused) for a in plan.arrays]
         self._context = np.array([array.ctypes.data for array in self._flat], np.int64)
 
     def operate(self, kind: int) -> int:
         """Execute one operation; a plain function that raises raises here."""
-        entry = load_program(self.plan.source).operate
+        entry = load(self.plan).operate
         places = [slot for name in self.plan.operations[kind].rows for slot in self.slots[name]]
         slots = np.array(places, np.int64)
         status = int(_CALL(entry.address)(self._context.ctypes.data, kind, 0, slots.ctypes.data))
@@ -97,30 +100,29 @@ class Desk:
         return self.texts[int(value)] if kind is Kind.STR else value.item()
 
     def _array(self, values: Sequence[Any], kind: Kind) -> Array:
-        return np.array([self._word(value, kind) for value in values], DTYPES[kind])
+        return np.array([self._word(value, kind) for value in values], kind.dtype)
 
-    def _value_arrays(self, values: Mapping[str, Any]) -> list[Array]:
-        found = []
-        for binding in self.plan.values:
+    def _value_arrays(self, values: Mapping[str, Any]) -> dict[Any, Array]:
+        found: dict[Any, Array] = {}
+        for number, binding in enumerate(self.plan.values):
             parameter = binding.parameter
             assert not isinstance(parameter, RowParameter)
             given: Any = [] if parameter.many else parameter.kind.zero
             if self.transaction in binding.users:
                 given = values.get(parameter.name, given)
             if parameter.many:
-                found.append(np.array([0, len(given)], np.int64))
-            found.append(self._array(given if parameter.many else [given], parameter.kind))
+                found["value column", number, "offsets", None] = np.array([0, len(given)], np.int64)
+            array = self._array(given if parameter.many else [given], parameter.kind)
+            found["value column", number, "values", None] = array
         return found
 
-    def _row_offsets(self) -> list[Array]:
-        many = [binding for binding in self.plan.rows if binding.parameter.many]
-        return [
-            np.array([0, len(self.slots[b.parameter.name]) if self.transaction in b.users else 0], np.int64)
-            for b in many
-        ]
+    def _row_offsets(self) -> dict[Any, Array]:
+        many = [(number, binding) for number, binding in enumerate(self.plan.rows) if binding.parameter.many]
+        counts = {n: len(self.slots[b.parameter.name]) if self.transaction in b.users else 0 for n, b in many}
+        return {("row column", n, "offsets", None): np.array([0, count], np.int64) for n, count in counts.items()}
 
-    def _table_arrays(self) -> list[Array]:
-        found = []
+    def _table_arrays(self) -> dict[Any, Array]:
+        found: dict[Any, Array] = {}
         for layout in self.plan.tables:
             rows = self.tables[layout.name]
             keys = np.zeros((len(rows), len(layout.key)), np.int64)
@@ -128,9 +130,11 @@ class Desk:
                 words = self._array([row[column.name] for row in rows], column.kind)
                 keys[:, position] = words.view(np.int64) if column.kind is Kind.FLOAT else words
             arrays = {"exists": np.array([row["exists"] for row in rows], np.bool_)}
+            found["table", layout.name, "exists", None] = arrays["exists"]
+            found["table", layout.name, "keys", None] = keys
+            found["table", layout.name, "float_keys", None] = keys.view(np.float64)
             for column in layout.value_columns:
                 arrays[column.name] = self._array([row[column.name] for row in rows], column.kind)
+                found["table", layout.name, "columns", column.name] = arrays[column.name]
             self.arrays[layout.name] = arrays
-            columns = [arrays[column.name] for column in layout.value_columns]
-            found += [arrays["exists"], keys, keys.view(np.float64), *columns]
         return found

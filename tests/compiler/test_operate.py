@@ -13,7 +13,8 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
-from tidegate.foundation.jit import load_program, uncompiled
+from tidegate.engine.generated import load
+from tidegate.foundation.jit import uncompiled
 from tidegate.operations.plan import ESCAPE, ProgramPlan
 from tidegate.workloads import ledger
 
@@ -131,14 +132,14 @@ def test_lists_keys_and_every_kind_of_column(road_plan: ProgramPlan, cars: int) 
 def test_what_is_not_compiled_and_what_is_unknown_escapes(road_plan: ProgramPlan) -> None:
     desk = Desk(road_plan, 1, {"first": road("north", 1.0)}, {})
     assert desk.operate(1) == ESCAPE
-    entry = load_program(road_plan.source).operate
+    entry = load(road_plan).operate
     assert entry.function(0, 99, 0, 0) == ESCAPE
 
 
 def test_an_exception_in_plain_python_is_kept_for_the_caller(ledger_plan: ProgramPlan) -> None:
     with uncompiled():
         desk = Desk(ledger_plan, 0, {"src": account(1, 100), "dst": account(2, 0)}, {"amount": 30})
-        entry = load_program(ledger_plan.source).operate
+        entry = load(ledger_plan).operate
         kept = entry.function
         entry.function = lambda *_: 1 // 0
         try:
@@ -150,9 +151,9 @@ def test_an_exception_in_plain_python_is_kept_for_the_caller(ledger_plan: Progra
 
 SCRIPT = """\
 from tidegate.compiler.program import build_program
-from tidegate.foundation.jit import load_program
+from tidegate.engine.generated import load
 from tidegate.workloads import ledger
-entry = load_program(build_program(ledger.PROGRAM).plan.source).operate
+entry = load(build_program(ledger.PROGRAM).plan).operate
 assert "address" not in vars(entry)
 assert entry.address
 print(entry._compiled.cache_hits)

@@ -16,8 +16,10 @@ from tidegate.compiler.program import build_program
 from tidegate.engine import stages
 from tidegate.engine.graphs import lanes, walk
 from tidegate.engine.graphs.lanes import Pipeline, pieces_of
+from tidegate.engine.state.streams import StreamState
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.decision import Strategy
+from tidegate.operations.plan import ProgramPlan
 from tidegate.testing import check_history
 
 
@@ -275,10 +277,15 @@ class TestSideBySide:
 BEFORE = [[], [0], [0], [1]]
 
 
+def plan_and_streams() -> tuple[ProgramPlan, list[StreamState]]:
+    plan = build_program(PROGRAM).plan
+    return plan, [StreamState(s, output) for s, output in zip(plan.flows.streams, plan.flows.outputs, strict=True)]
+
+
 class TestPipeline:
     def test_a_lane_follows_those_that_it_takes_streams_from(self) -> None:
-        plan = build_program(PROGRAM).plan
-        walked = [lanes.Lane(plan.flows, len(plan.transactions), stage) for stage in range(4)]
+        plan, streams = plan_and_streams()
+        walked = [lanes.Lane(plan, streams, stage) for stage in range(4)]
         assert [lane.givers(walked) for lane in walked] == BEFORE
 
     @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -313,6 +320,7 @@ class TestPipeline:
 
 
 def test_a_lane_of_all_stages_gives_and_takes_nothing() -> None:
-    plan = build_program(PROGRAM).plan
-    whole = lanes.Lane(plan.flows, len(plan.transactions), None)
-    assert whole.mine.all() and not whole.spans and set(whole.roles) == {0}
+    plan, streams = plan_and_streams()
+    whole = lanes.Lane(plan, streams, None)
+    assert whole.mine.all() and set(whole.roles) == {0}
+    assert whole.spans and all(span is streams[number].span for number, span in whole.spans.items())

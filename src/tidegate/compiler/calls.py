@@ -18,12 +18,13 @@ from typing import Any
 from tidegate.api.control import Abort, abort, delete, exists, history, lookup, require
 from tidegate.api.stream import emit
 from tidegate.api.transaction import Transaction
-from tidegate.compiler.expressions import Expressions, list_parts
+from tidegate.compiler.emission import ESCAPES
+from tidegate.compiler.expressions import Expressions
+from tidegate.compiler.names import list_parts
 from tidegate.compiler.numbers import INTERPRET
 from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, HistoryOf, Row, RowList, Term, Type, ValueList, WindowOf, WindowRow, describe
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import ESCAPE
 
 COMPENSATED = tuple(sys.version_info) >= (3, 12)  # sum() of floats keeps what each addition loses
 VERBS = (require, abort, delete, emit, Abort)
@@ -356,7 +357,7 @@ def _sum(calls: Calls, node: ast.Call) -> Term:
         if element.type in (Kind.FLOAT, MIXED):
             kind = Kind.FLOAT
             if element.type is MIXED:
-                calls.leave(str(ESCAPE))
+                calls.leave(ESCAPES)
             _add_float(calls, total, lost, calls.keep(element.code))
         else:
             step = calls.checked(f"add({total}, {calls.integer(element, node).code})", Kind.INT)

@@ -3,9 +3,9 @@
 The generated code is three-address code in Python's clothes: every step that reads state or can fail
 is a statement of its own, in Python's order of evaluation, and leaves its value in a temporary:
 
-    t1 = c7_Account_balance[r_src]
-    t2, t3 = subtract(t1, p_amount)
-    if t3: return -1
+    t1 = table__Account__balance[row__src]
+    t2, t3 = subtract(t1, value__amount)
+    if t3: return ESCAPE
 
 That keeps short circuits, aborts in the middle of an expression and the order of reads and writes
 exactly as Python has them. Numba and LLVM remove the temporaries.
@@ -15,6 +15,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+
+ESCAPES = "ESCAPE"
+"""What generated code returns where plain Python must run the transaction."""
 
 
 class Emitter:

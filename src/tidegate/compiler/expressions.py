@@ -13,11 +13,13 @@ import ast
 import contextlib
 from collections.abc import Iterator
 
+from tidegate.compiler.names import list_parts
 from tidegate.compiler.numbers import COMPARISONS, INTERPRET, Numbers
 from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, NUMBERS, Mixed, Row, RowList, Term, Type, ValueList, WindowOf, describe
+from tidegate.operations.arrays import column_array, exists_array, key_array
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import Access, column_array
+from tidegate.operations.plan import Access
 
 
 class Expressions(Numbers):
@@ -132,7 +134,7 @@ class Expressions(Numbers):
         table, field = owner.type.table, node.attr
         if field == "exists":
             self.access(owner.type, field, "read", node)
-            return Term(self.keep(f"{self.array(f'e_{table.name}')}[{owner.code}]"), Kind.BOOL)
+            return Term(self.keep(f"{self.array(exists_array(table.name))}[{owner.code}]"), Kind.BOOL)
         if field in table.key:
             return self.key_field(owner.code, owner.type, field)
         for column in table.value_columns:
@@ -148,7 +150,7 @@ class Expressions(Numbers):
         table = row_type.table
         position = table.key.index(field)
         kind = table.key_columns[position].kind
-        array = self.array(f"f_{table.name}" if kind is Kind.FLOAT else f"k_{table.name}")
+        array = self.array(key_array(table.name, kind))
         read = f"{array}[{row}, {position}]"
         return Term(self.keep(f"{read} != 0" if kind is Kind.BOOL else read), kind)
 
@@ -352,8 +354,3 @@ class Expressions(Numbers):
             with self.block(f"if not {result}:"):
                 self.emit(f"{result} = {self.ordered(left, '==', choice, node)}")
         return f"(not {result})" if isinstance(operator, ast.NotIn) else result
-
-
-def list_parts(code: str) -> tuple[str, str, str]:
-    """The array, the first position and the end of a list in generated code."""
-    return f"{code}_data", f"{code}_start", f"{code}_stop"

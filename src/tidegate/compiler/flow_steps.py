@@ -1,9 +1,9 @@
 """Writes the steps of a dataflow graph: what happens to one tuple in one transaction.
 
-    step_<number>(q, env)     its rows by their keys, its windows, its body
+    step_<number>(q, arrays)     its rows by their keys, its windows, its body
 
 Everything that a step may change is journalled before: rows by table, windows in a journal of their own, streams by
-their counters. `env` is a tuple of tuples of arrays; every function unpacks what it names.
+their counters. Every function takes the arrays of the program as one tuple and unpacks those that it names.
 """
 
 from __future__ import annotations
@@ -11,43 +11,34 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tidegate.compiler.streams import aggregate_slot, journal_lines
-from tidegate.operations.flow import (
-    JOURNAL_FULL,
-    ROOM,
-    TABLE_FULL,
-    WHICH,
-    WINDOW_FULL,
-    FlowsPlan,
-    MemberPlan,
-    round_ends,
-    round_span,
+from tidegate.compiler.names import (
+    JournalNames,
+    aggregate_slot,
+    kept_time,
+    row_code,
+    slid_flag,
+    table_number,
+    value_code,
+    window_code,
+)
+from tidegate.operations.arrays import (
+    WINDOWS,
+    ArraySpec,
+    graph_arrays,
+    key_array,
+    name_in_code,
     stream_array,
-    stream_count,
-    structures_of,
+    wanted_array,
 )
+from tidegate.operations.flow import FlowsPlan, MemberPlan, structures_of
 from tidegate.operations.layout import Kind, TableLayout
-from tidegate.operations.plan import (
-    Binding,
-    RowParameter,
-    TransactionPlan,
-    binding_arrays,
-    column_array,
-    generated_name,
-    table_arrays,
-)
-
-HEADER = """\
-from tidegate.engine.kernels.flows import is_forgotten, slot_of, tick, touch
-from tidegate.engine.kernels.windows import (
-    undo, window_count, window_distinct, window_frequency, window_insert, window_max, window_min,
-    window_sum, window_sum_fits, window_top, window_word,
-)
-"""
+from tidegate.operations.plan import Binding, RowParameter, TransactionPlan, body_name, generated_name
 
 
-WINDOW_ARRAYS = ("wheap", "wjournal", "wstate", "wbases", "wwords", "wwords_floats", "wscratch")
-"""What windows lie in: each stage has its own."""
+def unpack(arrays: Sequence[ArraySpec], body: list[str]) -> list[str]:
+    """The lines that take from the tuple `arrays` what a body names."""
+    words = set(re.findall(r"\w+", "\n".join(body)))
+    return [f"    {spec.name} = arrays[{place}]" for place, spec in enumerate(arrays) if spec.name in words]
 
 
 class StepWriter:
@@ -60,16 +51,15 @@ class StepWriter:
         tables: tuple[TableLayout, ...],
         bindings: tuple[tuple[Binding, ...], tuple[Binding, ...]],
         entries: Sequence[int],
-        results: int,
+        results: Sequence[Kind],
+        arrays: tuple[ArraySpec, ...],
         places: tuple[tuple[int, ...], ...],
-        scratch_of: list[list[int]],
         calls: dict[int, str],
         reasons: int,
     ) -> None:
         self.flows, self.plans, self.tables = flows, plans, tables
         self.rows, self.values = bindings
-        self.entries, self.places, self.scratch_of, self.calls = entries, places, scratch_of, calls
-        self.results = results
+        self.entries, self.places, self.calls = entries, places, calls
         self.reasons: list[str] = []
         self._first_reason = reasons
         written = {t for member in flows.members for t in self._written_tables(member)}
@@ -79,71 +69,18 @@ class StepWriter:
             for member in flows.members
             for table in (plans[member.transaction].lookups if member.border else plans[member.transaction].tables)
         ]
-        self.indexed = tuple(dict.fromkeys(looked_up))
         self.keeps = dict(flows.remembered)
+        remembered = [table for table in tables if table.name in self.keeps]
+        indexed = tuple(dict.fromkeys(looked_up))
+        self.arrays = arrays + graph_arrays(flows, self.journalled, remembered, indexed, results)
 
-    # --- names ---------------------------------------------------------------------------------------------
-
-    def environment(self) -> dict[str, list[str]]:
-        """The arrays of `env`, in their order, by the tuple that holds them."""
-        streams: list[str] = []
-        for number, stream in enumerate(self.flows.streams):
-            streams += [stream_array(stream.name, f.name, p) for f in stream.fields for p in range(len(f.kinds))]
-            streams.append(stream_count(stream.name))
-            if self.flows.outputs[number]:
-                streams.append(f"b_{stream.name}")
-            if number in self.flows.crossing:
-                streams += [round_ends(stream.name), round_span(stream.name)]
-        journals: list[str] = []
-        for table in self.journalled:
-            name = table.name
-            columns = [f"j{column_array(name, column.name)}" for column in table.value_columns]
-            journals += [f"jn_{name}", f"jr_{name}", f"jt_{name}", f"jb_{name}", f"je_{name}", *columns]
-            journals += [f"tn_{name}", f"tt_{name}", f"tm_{name}"]
-        histories: list[str] = []
-        for table in self.tables:
-            if table.name in self.keeps:
-                own = [f"{prefix}_{table.name}" for prefix in ("hs", "hh", "hl", "hp", "ht", "hr", "he")]
-                histories += [*own, *(f"h{column_array(table.name, column.name)}" for column in table.value_columns)]
-        borders = [number for flow in self.flows.flows for number in flow.borders]
-        return {
-            "rows": [n for i, b in enumerate(self.rows) for n in binding_arrays("rows", i, b)],
-            "values": [n for i, b in enumerate(self.values) for n in binding_arrays("values", i, b)],
-            "tables": [name for table in self.tables for name in table_arrays(table)],
-            "results": ["valid", *(f"results_{i}" for i in range(self.results))],
-            "void": ["void_valid", *(f"void_{i}" for i in range(self.results))],
-            "scratch": [f"undo_{i}" for own in self.scratch_of for i in own],
-            "indexes": [n for t in self.indexed for n in (f"ix_{t.name}", f"want_{t.name}", f"fwant_{t.name}")],
-            "streams": streams,
-            "journals": journals,
-            "histories": histories,
-            "windows": [f"{name}_{stage}" for stage in range(len(self.flows.stages)) for name in WINDOW_ARRAYS],
-            "state": [
-                "literals",
-                "status",
-                "refused",
-                "control",
-                "hits",
-                "log",
-                *(("mine", "roles", "rounds_before") if len(self.flows.stages) > 1 else ()),
-                *(f"{x}_{b}" for b in borders for x in ("open", "opened")),
-            ],
-        }
-
-    def _unpack(self, body: list[str], indent: str = "    ") -> list[str]:
-        """The lines that take from `env` what a body names."""
-        words = set(re.findall(r"\w+", "\n".join(body)))
-        lines = []
-        for place, (family, names) in enumerate(self.environment().items()):
-            if words & set(names):
-                lines.append(f"{indent}in_{family} = env[{place}]")
-                lines += [f"{indent}{name} = in_{family}[{n}]" for n, name in enumerate(names) if name in words]
-        return lines
+    def _unpack(self, body: list[str]) -> list[str]:
+        return unpack(self.arrays, body)
 
     def constants(self) -> str:
         """Constants that bodies name: tables by their number, and which part of a window answers which question."""
-        lines = [f"number_of_{table.name} = {number}" for number, table in enumerate(self.tables)]
-        lines += [f"keep_{name} = {keep}" for name, keep in self.keeps.items()]
+        lines = [f"{table_number(table.name)} = {number}" for number, table in enumerate(self.tables)]
+        lines += [f"{kept_time(name)} = {keep}" for name, keep in self.keeps.items()]
         for member in self.flows.members:
             plan = self.plans[member.transaction]
             for parameter, function, field in plan.aggregates:
@@ -167,31 +104,32 @@ class StepWriter:
         position = "i" if member.border else "q"
         body: list[str] = [f"    hits[{number}] += 1"]
         passed = {"i": "i" if member.gives_results else "0"}
-        passed |= {name: f"{name}_{self.flows.stage_of_member(number)}" for name in WINDOW_ARRAYS}
+        passed |= {name: f"{name}_{self.flows.stage_of_member(number)}" for name in WINDOWS}
         for parameter in plan.parameters:
             if isinstance(parameter, RowParameter):
                 body += self._row(member, parameter)
-                passed[f"r_{parameter.name}"] = f"r_{parameter.name}"
+                passed[row_code(parameter.name)] = row_code(parameter.name)
             else:
-                passed[f"p_{parameter.name}"] = self._field(member, parameter.name, 0, position)
+                passed[value_code(parameter.name)] = self._field(member, parameter.name, 0, position)
         passed["now"] = self._field(member, plan.time, 0, position) if plan.time else ""
         body += self._windows(number, member, plan, position)
         if plan.time:
-            body += [f"    begin_{name} = jn_{name}[0]" for name in sorted(self._written_tables(member))]
+            journals = [JournalNames(t) for t in self.journalled if t.name in self._written_tables(member)]
+            body += [f"    {journal.step_begin} = {journal.count}[0]" for journal in journals]
         for parameter in plan.parameters:  # only now: a trigger may have written the rows, at its own time
             if isinstance(parameter, RowParameter) and parameter.name in plan.written:
-                body += self._push(parameter.table, f"r_{parameter.name}", passed["now"])
+                body += self._push(parameter.table, row_code(parameter.name), passed["now"])
         for window in plan.windows:
             found = self._window_number(member, window.name)
-            passed[f"w_{window.name}"] = self._base(found)
-            passed[f"slid_{window.name}"] = "True" if member.on_window == found else f"slid_{found}"
+            passed[window_code(window.name)] = self._base(found)
+            passed[slid_flag(window.name)] = "True" if member.on_window == found else f"slid_{found}"
         results = "results" if passed["i"] == "i" else "void"
         for place_in_plan, place in enumerate(self.places[member.transaction]):
             passed[f"result_{place_in_plan}"] = f"{results}_{place}"
         passed["valid"] = "valid" if results == "results" else "void_valid"
         arguments = [passed.get(name, name) for name in plan.arguments]
-        body.append(f"    return {generated_name(plan.name)}({', '.join(arguments)})")
-        return "\n".join([f"@generated\ndef step_{number}({position}, env):", *self._unpack(body), *body])
+        body.append(f"    return {body_name(generated_name(plan.name))}({', '.join(arguments)})")
+        return "\n".join([f"@generated\ndef step_{number}({position}, arrays):", *self._unpack(body), *body])
 
     def _entry_binding(self, member: MemberPlan, name: str, table: TableLayout | None) -> tuple[str, int]:
         """Where a border stream's field lies among the bound columns."""
@@ -215,11 +153,11 @@ class StepWriter:
         family, place = self._entry_binding(member, name, field.table)
         if field.table is None:
             return f"{family}_{place}[{position}]"
-        keys = "f" if field.table.key_columns[part].kind is Kind.FLOAT else "k"
-        return f"{keys}_{field.table.name}[{family}_{place}[{position}], {part}]"
+        keys = key_array(field.table.name, field.table.key_columns[part].kind)
+        return f"{keys}[{family}_{place}[{position}], {part}]"
 
     def _row(self, member: MemberPlan, parameter: RowParameter) -> list[str]:
-        table, name = parameter.table.name, f"r_{parameter.name}"
+        table, name = parameter.table.name, row_code(parameter.name)
         if member.border:
             family, place = self._entry_binding(member, parameter.name, parameter.table)
             return [f"    {name} = {family}_{place}[i]"]
@@ -227,19 +165,19 @@ class StepWriter:
         for part, key in enumerate(parameter.table.key_columns):
             value = self._field(member, parameter.name, part, "q")
             if key.kind is Kind.FLOAT:
-                lines += [f"    fwant_{table}[0, {part}] = {value} + 0.0"]
+                lines += [f"    {wanted_array(table, key.kind)}[0, {part}] = {value} + 0.0"]
                 lines += [
                     f"    if {value} != {value}:",
                     f"        return {self._reason(f'NaN key in column {parameter.name!r}')}",
                 ]
             else:
-                lines.append(f"    want_{table}[0, {part}] = {value}")
+                lines.append(f"    {wanted_array(table, key.kind)}[0, {part}] = {value}")
         return [
             *lines,
-            f"    {name} = slot_of(ix_{table}, want_{table})",
+            f"    {name} = slot_of({name_in_code('index', table)}, {wanted_array(table, Kind.INT)})",
             f"    if {name} < 0:",
-            f"        control[{WHICH}] = number_of_{table}",
-            f"        return {ROOM - TABLE_FULL}",
+            f"        control[WHICH] = {table_number(table)}",
+            "        return ROOM - TABLE_FULL",
         ]
 
     def _reason(self, text: str) -> int:
@@ -249,19 +187,19 @@ class StepWriter:
 
     def _push(self, table: TableLayout, row: str, now: str) -> list[str]:
         """Journal a row before it is written."""
-        name = table.name
+        journal = JournalNames(table)
         return [
-            f"    m = jn_{name}[0]",
-            f"    if m >= jr_{name}.shape[0]:",
-            f"        control[{WHICH}] = number_of_{name}",
-            f"        return {ROOM - JOURNAL_FULL}",
-            *(f"    {line}" for line in journal_lines(table, row, now, "m")),
+            f"    m = {journal.count}[0]",
+            f"    if m >= {journal.slots}.shape[0]:",
+            f"        control[WHICH] = {table_number(table.name)}",
+            "        return ROOM - JOURNAL_FULL",
+            *(f"    {line}" for line in journal.note(row, now, "m")),
         ]
 
     def _base(self, window: int) -> str:
         """Where a window begins among those of its stage."""
         stage, place = self.flows.place_of_window(window)
-        return f"wbases_{stage}[{place}]"
+        return f"window_bases_{stage}[{place}]"
 
     def _windows(self, number: int, member: MemberPlan, plan: TransactionPlan, position: str) -> list[str]:
         """Let the member's own windows take in the tuple, and run the triggers of those that slide."""
@@ -274,21 +212,21 @@ class StepWriter:
             column = 0
             for field in window.stream.fields:
                 for part, kind in enumerate(field.kinds):
-                    array = f"wwords_floats_{own}" if kind is Kind.FLOAT else f"wwords_{own}"
+                    array = f"window_floats_{own}" if kind is Kind.FLOAT else f"window_words_{own}"
                     lines.append(f"    {array}[{column}] = {self._field(member, field.name, part, position)}")
                     column += 1
             time = self._field(member, window.time, 0, position) if window.time else "0"
             lines += [
-                f"    slid_{found} = window_insert(wheap_{own}, wjournal_{own}, wstate_{own}, {self._base(found)}, "
-                f"wwords_{own}, {time})",
-                f"    if wstate_{own}[1] != 0:",
-                f"        return {ROOM - WINDOW_FULL}",
+                f"    slid_{found} = window_insert(window_heap_{own}, window_journal_{own}, window_state_{own}, "
+                f"{self._base(found)}, window_words_{own}, {time})",
+                f"    if window_state_{own}[WINDOW_NEEDS] != 0:",
+                "        return ROOM - WINDOW_FULL",
             ]
             for other, trigger in enumerate(self.flows.members):
                 if trigger.on_window == found:
                     lines += [
                         f"    if slid_{found}:",
-                        f"        s = step_{other}({position}, env)",
+                        f"        s = step_{other}({position}, arrays)",
                         "        if s != 0:",
                         "            return s",
                     ]

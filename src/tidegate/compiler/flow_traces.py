@@ -16,30 +16,8 @@ The words of a step are listed in `operations.flow`; strings stand there by thei
 from __future__ import annotations
 
 from tidegate.compiler.flow_steps import StepWriter
-from tidegate.operations.flow import (
-    GROUP,
-    MISFIT,
-    MODE,
-    REPLAYING,
-    ROUNDS,
-    STEP_CAUSE,
-    STEP_EVENTS,
-    STEP_FLOW,
-    STEP_HEAD,
-    STEP_ROUND,
-    STEP_STATUS,
-    STEP_TEXTS,
-    STEP_WHAT,
-    STEP_WORDS,
-    TRACE_FULL,
-    TRACED,
-    TRACING,
-    WHICH,
-    FlowPlan,
-    StreamLayout,
-    stream_array,
-    stream_count,
-)
+from tidegate.operations.arrays import stream_array, stream_count
+from tidegate.operations.flow import FlowPlan, StreamLayout
 from tidegate.operations.layout import Kind
 
 
@@ -60,16 +38,16 @@ class TraceWriter(StepWriter):
         tuples = " + ".join(f"{stream_count(stream.name)}[0]" for stream in inputs) or "0"
         words = [f" + 1 + {stream_count(stream.name)}[0] * {_width(stream)}" for stream in inputs]
         body += [
-            f"    if t + {STEP_HEAD} + events{''.join(words)} > trace.shape[0]:",
+            f"    if t + STEP_HEAD + events{''.join(words)} > trace.shape[0]:",
             "        return -1",
-            f"    trace[t + {STEP_FLOW}] = {place}",
-            f"    trace[t + {STEP_WHAT}] = {group}",
-            f"    trace[t + {STEP_ROUND}] = {f'control[{ROUNDS + place}]' if named else '0'}",
-            f"    trace[t + {STEP_CAUSE}] = active",
-            f"    trace[t + {STEP_STATUS}] = 0",
-            f"    trace[t + {STEP_EVENTS}] = events",
-            f"    trace[t + {STEP_TEXTS}] = 0",
-            f"    p = t + {STEP_HEAD}",
+            f"    trace[t + STEP_FLOW] = {place}",
+            f"    trace[t + STEP_WHAT] = {group}",
+            f"    trace[t + STEP_ROUND] = {f'control[ROUNDS + {place}]' if named else '0'}",
+            "    trace[t + STEP_CAUSE] = active",
+            "    trace[t + STEP_STATUS] = 0",
+            "    trace[t + STEP_EVENTS] = events",
+            "    trace[t + STEP_TEXTS] = 0",
+            "    p = t + STEP_HEAD",
         ]
         for border in borders:
             body += [
@@ -84,15 +62,15 @@ class TraceWriter(StepWriter):
             for name, part, kind in _parts(stream):
                 array = "trace_floats" if kind is Kind.FLOAT else "trace"
                 body += [f"        {array}[p] = {stream_array(stream.name, name, part)}[q]", "        p += 1"]
-        body += [f"    trace[t + {STEP_WORDS}] = p - t if events + {tuples} > 0 else 0", "    return 0"]
-        return self._function(f"note_{group}(t, active, trace, trace_floats, env)", body)
+        body += [f"    trace[t + STEP_WORDS] = p - t if events + {tuples} > 0 else 0", "    return 0"]
+        return self._function(f"note_{group}(t, active, trace, trace_floats, arrays)", body)
 
     def _load(self, group: int) -> str:
-        body = [f"    p = t + {STEP_HEAD}"]
+        body = ["    p = t + STEP_HEAD"]
         for border in self.flows.borders_of(group):
             body += [
                 f"    if active == {border}:",
-                f"        open_{border}[0] = trace[t + {STEP_EVENTS}]",
+                f"        open_{border}[0] = trace[t + STEP_EVENTS]",
                 f"        for e in range(open_{border}[0]):",
                 f"            opened_{border}[e] = trace[p]",
                 "            p += 1",
@@ -103,11 +81,11 @@ class TraceWriter(StepWriter):
             for name, part, kind in _parts(stream):
                 word = {Kind.FLOAT: "trace_floats[p]", Kind.BOOL: "trace[p] != 0"}.get(kind, "trace[p]")
                 body += [f"        {stream_array(stream.name, name, part)}[q] = {word}", "        p += 1"]
-        return self._function(f"load_{group}(t, active, trace, trace_floats, env)", [*body, "    return 0"])
+        return self._function(f"load_{group}(t, active, trace, trace_floats, arrays)", [*body, "    return 0"])
 
     def _fail(self, group: int) -> str:
         lines = [line for border in self.flows.borders_of(group) for line in self._refuse_round(border)]
-        return self._function(f"fail_{group}(s, active, env)", [*lines, "    return s"])
+        return self._function(f"fail_{group}(s, active, arrays)", [*lines, "    return s"])
 
     def _refuse_round(self, border: int) -> list[str]:
         """Lines that give the events of a round that failed its reason, but for those that have one already."""
@@ -130,77 +108,77 @@ class TraceWriter(StepWriter):
         Groups in between had no input. A round always has a step, that of a group on its border stream: a round that
         has none is not the one that was noted.
         """
-        other = f"what < control[{GROUP}] or what >= {flow.group_numbers.stop} or trace[t + {STEP_CAUSE}] != active"
+        other = f"what < control[GROUP] or what >= {flow.group_numbers.stop} or trace[t + STEP_CAUSE] != active"
         if flow.name:
-            other += f" or trace[t + {STEP_ROUND}] != control[{ROUNDS + place}]"
+            other += f" or trace[t + STEP_ROUND] != control[ROUNDS + {place}]"
         return [
-            f"                if control[{MODE}] == {REPLAYING}:",
-            f"                    t = control[{TRACED}]",
-            f"                    what = trace[t + {STEP_WHAT}]",
+            "                if control[MODE] == REPLAYING:",
+            "                    t = control[TRACED]",
+            "                    what = trace[t + STEP_WHAT]",
             f"                    if {other}:",
-            f"                        if control[{GROUP}] == {flow.first_group}:",
-            f"                            control[{WHICH}] = 0",
-            f"                            return {MISFIT}",
-            f"                        control[{GROUP}] = {flow.group_numbers.stop}",
+            f"                        if control[GROUP] == {flow.first_group}:",
+            "                            control[WHICH] = 0",
+            "                            return MISFIT",
+            f"                        control[GROUP] = {flow.group_numbers.stop}",
             "                    else:",
-            f"                        control[{GROUP}] = what",
+            "                        control[GROUP] = what",
         ]
 
     def _before_group(self, group: int) -> list[str]:
         """Lines that note the input of a group, or give it that of the step; then the group runs, or fails again."""
         return [
-            f"t = control[{TRACED}]",
+            "t = control[TRACED]",
             "again = True",
-            f"if control[{MODE}] == {TRACING}:",
-            f"    if note_{group}(t, active, trace, trace_floats, env) < 0:",
-            f"        return {TRACE_FULL}",
-            f"if control[{MODE}] == {REPLAYING}:",
-            f"    again = trace[t + {STEP_STATUS}] == 0",
+            "if control[MODE] == TRACING:",
+            f"    if note_{group}(t, active, trace, trace_floats, arrays) < 0:",
+            "        return TRACE_FULL",
+            "if control[MODE] == REPLAYING:",
+            "    again = trace[t + STEP_STATUS] == 0",
             "    if again:",
-            f"        load_{group}(t, active, trace, trace_floats, env)",
+            f"        load_{group}(t, active, trace, trace_floats, arrays)",
             "if not again:",
-            f"    s = fail_{group}(trace[t + {STEP_STATUS}], active, env)",
+            f"    s = fail_{group}(trace[t + STEP_STATUS], active, arrays)",
             "else:",
         ]
 
     def _after_step(self) -> list[str]:
         """Lines that close what was noted of a step, or go to the next one; `s` is its status."""
         return [
-            f"if control[{MODE}] == {TRACING} and trace[t] > 0:",
-            f"    trace[t + {STEP_STATUS}] = s",
+            "if control[MODE] == TRACING and trace[t + STEP_WORDS] > 0:",
+            "    trace[t + STEP_STATUS] = s",
             "    if s > 0:",
-            f"        trace[t + {STEP_WORDS}] = {STEP_HEAD}",
-            f"        trace[t + {STEP_EVENTS}] = 0",
-            f"if control[{MODE}] == {REPLAYING} and again and s > 0:",
-            f"    control[{WHICH}] = s",
-            f"    return {MISFIT}",
-            f"if control[{MODE}] != 0:",
-            f"    control[{TRACED}] = t + trace[t + {STEP_WORDS}]",
+            "        trace[t + STEP_WORDS] = STEP_HEAD",
+            "        trace[t + STEP_EVENTS] = 0",
+            "if control[MODE] == REPLAYING and again and s > 0:",
+            "    control[WHICH] = s",
+            "    return MISFIT",
+            "if control[MODE] != UNTRACED:",
+            "    control[TRACED] = t + trace[t + STEP_WORDS]",
         ]
 
     def _before_transaction(self, transaction: int) -> list[str]:
         """The same for a plain transaction, which has no input but its event."""
         return [
-            f"t = control[{TRACED}]",
+            "t = control[TRACED]",
             "again = True",
-            f"if control[{MODE}] == {TRACING}:",
-            f"    if t + {STEP_HEAD} > trace.shape[0]:",
-            f"        return {TRACE_FULL}",
-            f"    trace[t + {STEP_WORDS}] = {STEP_HEAD}",
-            f"    trace[t + {STEP_FLOW}] = -1",
-            f"    trace[t + {STEP_WHAT}] = {-1 - transaction}",
-            f"    trace[t + {STEP_ROUND}] = 0",
-            f"    trace[t + {STEP_CAUSE}] = i",
-            f"    trace[t + {STEP_STATUS}] = 0",
-            f"    trace[t + {STEP_EVENTS}] = 0",
-            f"    trace[t + {STEP_TEXTS}] = 0",
-            f"if control[{MODE}] == {REPLAYING}:",
-            f"    if trace[t + {STEP_WHAT}] != {-1 - transaction} or trace[t + {STEP_CAUSE}] != i:",
-            f"        control[{WHICH}] = 0",
-            f"        return {MISFIT}",
-            f"    again = trace[t + {STEP_STATUS}] == 0",
+            "if control[MODE] == TRACING:",
+            "    if t + STEP_HEAD > trace.shape[0]:",
+            "        return TRACE_FULL",
+            "    trace[t + STEP_WORDS] = STEP_HEAD",
+            "    trace[t + STEP_FLOW] = -1",
+            f"    trace[t + STEP_WHAT] = {-1 - transaction}",
+            "    trace[t + STEP_ROUND] = 0",
+            "    trace[t + STEP_CAUSE] = i",
+            "    trace[t + STEP_STATUS] = 0",
+            "    trace[t + STEP_EVENTS] = 0",
+            "    trace[t + STEP_TEXTS] = 0",
+            "if control[MODE] == REPLAYING:",
+            f"    if trace[t + STEP_WHAT] != {-1 - transaction} or trace[t + STEP_CAUSE] != i:",
+            "        control[WHICH] = 0",
+            "        return MISFIT",
+            "    again = trace[t + STEP_STATUS] == 0",
             "if not again:",
-            f"    s = trace[t + {STEP_STATUS}]",
+            "    s = trace[t + STEP_STATUS]",
             "else:",
         ]
 

@@ -12,7 +12,17 @@ import ast
 import types
 from typing import Any
 
-from tidegate.compiler.expressions import list_parts
+from tidegate.compiler.emission import ESCAPES
+from tidegate.compiler.names import (
+    assigned_flag,
+    list_code,
+    list_parts,
+    row_code,
+    slid_flag,
+    value_code,
+    variable_code,
+    window_code,
+)
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.statements import ALWAYS, Statements, zero
 from tidegate.compiler.types import (
@@ -32,7 +42,7 @@ from tidegate.compiler.types import (
 )
 from tidegate.compiler.unit import Helper, Unit
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import ESCAPE, Access
+from tidegate.operations.plan import Access
 
 ROUNDS_MAX = 20
 
@@ -84,10 +94,10 @@ class FunctionCompiler(Statements):
         self.private = []
         self.assigned = frozenset(self.parameters)
         for name in sorted(self.stored & set(self.parameters)):
-            self.emit(f"v_{name} = {parameter_code(name, self.parameters[name])}")
+            self.emit(f"{variable_code(name)} = {parameter_code(name, self.parameters[name])}")
         for name in sorted(self.flagged):
-            self.emit(f"s_{name} = False")
-            self.emit(f"v_{name} = {zero(self.types.get(name))}")
+            self.emit(f"{assigned_flag(name)} = False")
+            self.emit(f"{variable_code(name)} = {zero(self.types.get(name))}")
         self.block_of(self.source.tree.body)
 
     # --- variables ----------------------------------------------------------------------------------
@@ -105,8 +115,8 @@ class FunctionCompiler(Statements):
             self.refuse(node, f"the variable {node.id!r} is read before anything is assigned to it")
         if not self.is_assigned(node.id):
             self.flagged.add(node.id)
-            self.escape_if(f"not s_{node.id}")
-        return Term(f"v_{node.id}", self.types[node.id])
+            self.escape_if(f"not {assigned_flag(node.id)}")
+        return Term(variable_code(node.id), self.types[node.id])
 
     def assign(self, name: str, term: Term, node: ast.AST) -> None:
         """Assign to a local variable."""
@@ -118,9 +128,9 @@ class FunctionCompiler(Statements):
         known = self.types.setdefault(name, term.type)
         if known != term.type:
             known = self.types[name] = self.widen(name, known, term, node)
-        self.emit(f"v_{name} = {self.convert(term, known, node).code}")
+        self.emit(f"{variable_code(name)} = {self.convert(term, known, node).code}")
         if name in self.flagged:
-            self.emit(f"s_{name} = True")
+            self.emit(f"{assigned_flag(name)} = True")
         if self.assigned is not ALWAYS:
             self.assigned |= {name}
 
@@ -128,7 +138,7 @@ class FunctionCompiler(Statements):
         """Assign the list that a window's `top` gave; it has a place of its own, so nothing is copied."""
         if self.types.setdefault(name, term.type) != term.type:
             self.refuse(node, f"the variable {name!r} is {describe(self.types[name])} elsewhere", "use another name")
-        for part, found in zip(list_parts(f"v_{name}"), list_parts(term.code), strict=True):
+        for part, found in zip(list_parts(variable_code(name)), list_parts(term.code), strict=True):
             self.emit(f"{part} = {found}")
         if self.assigned is not ALWAYS:
             self.assigned |= {name}
@@ -183,7 +193,7 @@ class FunctionCompiler(Statements):
         status, value = self.fresh(), self.fresh()
         self.emit(f"{status}, {value} = {found.name}({', '.join([*passed, *found.arrays])})")
         with self.block(f"if {status} != 0:"):
-            self.leave(status if found.fails else str(ESCAPE))
+            self.leave(status if found.fails else ESCAPES)
         return Term(value, found.result)
 
     def compile_helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Helper:
@@ -236,7 +246,7 @@ class HelperCompiler(FunctionCompiler):
 
     def leave(self, code: str) -> None:
         """Leave with a status that is not success."""
-        self.fails |= code != str(ESCAPE)
+        self.fails |= code != ESCAPES
         self.emit(f"return {code}, {zero(self.returned)}")
 
     def give_back(self, node: ast.Return) -> None:
@@ -258,28 +268,28 @@ def parameter_code(name: str, value_type: Type) -> str:
     """How a parameter is named in generated code."""
     match value_type:
         case Row():
-            return f"r_{name}"
+            return row_code(name)
         case RowList() | ValueList():
-            return f"l_{name}"
+            return list_code(name)
         case WindowOf():
-            return f"w_{name}"
-    return f"p_{name}"
+            return window_code(name)
+    return value_code(name)
 
 
 def parameter_codes(name: str, value_type: Type) -> tuple[str, ...]:
     """The arguments that carry a parameter: three for a list."""
     code = parameter_code(name, value_type)
     if isinstance(value_type, RowList | ValueList):
-        return (f"{code}_data", f"{code}_start", f"{code}_stop")
+        return list_parts(code)
     if isinstance(value_type, WindowOf):
-        return (code, f"slid_{name}")
+        return (code, slid_flag(name))
     return (code,)
 
 
 def argument_codes(term: Term) -> tuple[str, ...]:
     """How a term is passed to a helper."""
     if isinstance(term.type, RowList | ValueList):
-        return (f"{term.code}_data", f"{term.code}_start", f"{term.code}_stop")
+        return list_parts(term.code)
     return (term.code,)
 
 

@@ -13,12 +13,11 @@ import ast
 import math
 from typing import NoReturn
 
-from tidegate.compiler.emission import Emitter
+from tidegate.compiler.emission import ESCAPES, Emitter
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import MIXED, Row, Term, Type, describe
 from tidegate.foundation.arithmetic import EXACT_FLOAT, fits
 from tidegate.operations.layout import Kind, Value
-from tidegate.operations.plan import ESCAPE
 
 INTERPRET = "or declare it with @tg.transaction(compiled=False), which runs any Python, more slowly"
 
@@ -62,7 +61,7 @@ class Numbers(Emitter, abc.ABC):
     def escape_if(self, condition: str) -> None:
         """Have plain Python run this transaction where `condition` holds."""
         with self.block(f"if {condition}:"):
-            self.leave(str(ESCAPE))
+            self.leave(ESCAPES)
 
     def constant(self, value: Value, node: ast.AST) -> Term:
         """A value known by now."""
@@ -70,7 +69,7 @@ class Numbers(Emitter, abc.ABC):
             return Term(repr(bool(value)), Kind.BOOL, bool(value))
         if isinstance(value, int):
             if not fits(value):
-                self.leave(str(ESCAPE))
+                self.leave(ESCAPES)
                 return Term("0", Kind.INT)
             return Term(repr(int(value)) if value > -(2**63) else "(-9223372036854775807 - 1)", Kind.INT, int(value))
         if isinstance(value, float):
@@ -182,7 +181,7 @@ class Numbers(Emitter, abc.ABC):
         """left op right where both may be ints: as floats while that is exact, else plain Python."""
         a, b = self.loosen(left, node), self.loosen(right, node)
         if operation is ast.Pow:
-            self.leave(str(ESCAPE))
+            self.leave(ESCAPES)
             return Term("0.0", MIXED)
         if operation in (ast.Div, ast.FloorDiv, ast.Mod):
             result = self.division(self.real(a, node), self.real(b, node), operation, node)

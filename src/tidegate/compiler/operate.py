@@ -8,19 +8,19 @@ of operation has a function of its own that makes views of just the arrays that 
     def operation_0(context, i, slots):
         addresses = integers_at(context)
         slot = integers_at(slots)
-        values_0 = integers_at(addresses[0])
+        values_0 = integers_at(addresses[2])
         ...
         valid[i] = False
-        return x_transfer(i, slot[0], slot[1], values_0[i], ...)
+        return transaction__transfer(i, slot[0], slot[1], values_0[i], ...)
 
     @entry
     def operate(context, kind, event, slots):
         if kind == 0:
             return operation_0(context, event, slots)
         ...
-        return -1
+        return ESCAPE
 
-The order of the addresses is told in `tidegate.operations.plan`.
+The addresses are those of the program's arrays, in their order.
 """
 
 from __future__ import annotations
@@ -28,18 +28,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tidegate.operations.layout import Kind, TableLayout
-from tidegate.operations.plan import (
-    ESCAPE,
-    Binding,
-    Operation,
-    RowParameter,
-    TransactionPlan,
-    column_array,
-    generated_name,
-)
+import numpy as np
 
-_VIEWS = {Kind.INT: "integers_at", Kind.FLOAT: "floats_at", Kind.BOOL: "flags_at", Kind.STR: "integers_at"}
+from tidegate.compiler.names import list_code, list_parts, row_code, value_code
+from tidegate.operations.arrays import ArraySpec
+from tidegate.operations.plan import Binding, Operation, RowParameter, TransactionPlan, generated_name
 
 
 def list_operations(
@@ -78,41 +71,13 @@ class OperateWriter:
         places: tuple[tuple[int, ...], ...],
         scratch_of: list[list[int]],
         in_graphs: frozenset[int],
+        arrays: Sequence[ArraySpec],
     ) -> None:
         self.plans, self.operations, self.slices = plans, operations, slices
         self.scheduled = [plan.compiled and number not in in_graphs for number, plan in enumerate(plans)]
         self.rows, self.values = rows, values
         self.places, self.scratch_of = places, scratch_of
-        self._views: dict[str, str] = {}
-
-    def list_addresses(
-        self, tables: Sequence[TableLayout], results: Sequence[Kind], scratch: Sequence[tuple[int, Kind]]
-    ) -> None:
-        """Fix which array has which place in the context."""
-        for position, binding in enumerate(self.values):
-            parameter = binding.parameter
-            assert not isinstance(parameter, RowParameter)
-            if parameter.many:
-                self._list(f"values_{position}_offsets", "integers_at")
-            self._list(f"values_{position}", _VIEWS[parameter.kind])
-        for position, binding in enumerate(self.rows):
-            if binding.parameter.many:
-                self._list(f"rows_{position}_offsets", "integers_at")
-        for table in tables:
-            self._list(f"e_{table.name}", "flags_at")
-            self._list(f"k_{table.name}", "key_words_at", f", {len(table.key)}")
-            self._list(f"f_{table.name}", "key_floats_at", f", {len(table.key)}")
-            for column in table.value_columns:
-                self._list(column_array(table.name, column.name), _VIEWS[column.kind])
-        self._list("valid", "flags_at")
-        for position, kind in enumerate(results):
-            self._list(f"results_{position}", _VIEWS[kind])
-        self._list("literals", "integers_at")
-        for position, (_, kind) in enumerate(scratch):
-            self._list(f"undo_{position}", _VIEWS[kind])
-
-    def _list(self, name: str, view: str, width: str = "") -> None:
-        self._views[name] = f"{view}(addresses[{len(self._views)}]{width})"
+        self._views = {spec.name: _view(place, spec) for place, spec in enumerate(arrays)}
 
     def text(self) -> str:
         """The functions of all operations, and `operate`."""
@@ -121,7 +86,7 @@ class OperateWriter:
         for kind, operation in enumerate(self.operations):
             if self.scheduled[operation.transaction]:
                 lines += [f"    if kind == {kind}:", f"        return operation_{kind}(context, event, slots)"]
-        return "\n\n\n".join([*parts, "\n".join([*lines, f"    return {ESCAPE}"])])
+        return "\n\n\n".join([*parts, "\n".join([*lines, "    return ESCAPE"])])
 
     def _operation(self, kind: int, operation: Operation) -> list[str]:
         plan = self.plans[operation.transaction]
@@ -162,28 +127,47 @@ class OperateWriter:
             )
             start = f"{before} + {fixed}" if before and fixed else before or str(fixed)
             if not binding.parameter.many:
-                passed[f"r_{name}"] = f"slot[{start}]"
+                passed[row_code(name)] = f"slot[{start}]"
                 fixed += 1
                 continue
             offsets, end = f"rows_{position}_offsets", f"end_{len(lines)}"
             lines.append(f"    {end} = {start} + {offsets}[i + 1] - {offsets}[i]")
-            passed |= {f"l_{name}_data": "slot", f"l_{name}_start": start, f"l_{name}_stop": end}
+            passed |= dict(zip(list_parts(list_code(name)), ("slot", start, end), strict=True))
             before, fixed = end, 0
         return passed, lines
 
     def _event_values(self, transaction: int) -> dict[str, str]:
-        passed = {}
+        passed: dict[str, str] = {}
         for position, binding in enumerate(self.values):
-            name, array = binding.parameter.name, f"values_{position}"
-            if transaction not in binding.users:
-                continue
-            if binding.parameter.many:
-                passed[f"l_{name}_data"] = array
-                passed[f"l_{name}_start"] = f"{array}_offsets[i]"
-                passed[f"l_{name}_stop"] = f"{array}_offsets[i + 1]"
-            else:
-                passed[f"p_{name}"] = f"{array}[i]"
+            if transaction in binding.users:
+                passed |= passed_column("values", position, binding)
         return passed
+
+
+def passed_column(family: str, position: int, binding: Binding) -> dict[str, str]:
+    """What event i passes for a parameter that is bound to a column: `family` is "rows" or "values"."""
+    name = binding.parameter.name
+    if not binding.parameter.many:
+        return {(row_code if family == "rows" else value_code)(name): f"{family}_{position}[i]"}
+    offsets = f"{family}_{position}_offsets"
+    given = (f"{family}_{position}_data", f"{offsets}[i]", f"{offsets}[i + 1]")
+    return dict(zip(list_parts(list_code(name)), given, strict=True))
+
+
+_VIEWS = {
+    (np.int64, False): "integers_at",
+    (np.float64, False): "floats_at",
+    (np.bool_, False): "flags_at",
+    (np.int64, True): "key_words_at",
+    (np.float64, True): "key_floats_at",
+}
+
+
+def _view(place: int, spec: ArraySpec) -> str:
+    """Code that makes an array of the address at a place of the context."""
+    assert spec.dtype is not None
+    width = f", {spec.width}" if spec.width else ""
+    return f"{_VIEWS[spec.dtype, spec.width > 0]}(addresses[{place}]{width})"
 
 
 def _mentions(line: str, name: str) -> bool:

@@ -8,9 +8,9 @@ The generated `run` walks the events in their order and calls each event's trans
             continue
         k = kinds[i]
         if k == 0:
-            s = transfer(i, rows_0[i], rows_1[i], values_0[i], ...)
+            s = transaction__transfer(i, rows_0[i], rows_1[i], values_0[i], ...)
         ...
-        if s == -1:                 # plain Python must run this one
+        if s == ESCAPE:             # plain Python must run this one
             return j
         status[i] = s
     return stop
@@ -29,14 +29,15 @@ import pyarrow as pa
 from tidegate.api.dataflow import Dataflow
 from tidegate.api.stream import Stream
 from tidegate.api.transaction import ProgramPart, Transaction
-from tidegate.compiler.flow_steps import HEADER as FLOW_HEADER
+from tidegate.compiler.flow_steps import unpack
 from tidegate.compiler.flows import FlowWriter
 from tidegate.compiler.graphs import lay_out
-from tidegate.compiler.operate import OperateWriter, list_operations
+from tidegate.compiler.operate import OperateWriter, list_operations, passed_column
 from tidegate.compiler.stages import find_stages
 from tidegate.foundation.errors import DefinitionError
+from tidegate.operations.arrays import ArraySpec, program_arrays
 from tidegate.operations.flow import FlowsPlan, event_name
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Kind
 from tidegate.operations.plan import (
     Binding,
     Parameter,
@@ -45,24 +46,8 @@ from tidegate.operations.plan import (
     RowParameter,
     TransactionPlan,
     ValueParameter,
-    binding_arrays,
     generated_name,
-    table_arrays,
 )
-
-_HEADER = """\
-import math
-
-from tidegate.foundation.arithmetic import (
-    add, can_count, ceil, compare, divide, float_floor_divide, float_modulo, float_power, floor, floor_divide,
-    modulo, multiply, power, round_half_even, shift_left, shift_right, subtract, truncate,
-)
-from tidegate.foundation.jit import entry, generated, kernel_or_plain
-from tidegate.foundation.memory import flags_at, floats_at, integers_at, key_floats_at, key_words_at
-
-infinity = math.inf
-not_a_number = math.nan
-"""
 
 
 def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
@@ -109,7 +94,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
     entries = entries_of(plans, flows)
     rows, values = _bindings(plans, entries, flows)
     result, by_transaction = _result_type(plans)
-    arrays, places = _result_arrays(plans, by_transaction)
+    results, places = _result_arrays(plans, by_transaction)
     carried = [field.table for stream in flows.streams for field in stream.fields]
     mentioned = [
         *(table for plan in plans for table in plan.tables),
@@ -118,27 +103,21 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
     tables = tuple(dict.fromkeys(mentioned))
     scratch, scratch_of = _scratch(plans, rows)
     in_graphs = frozenset(member.transaction for member in flows.members)
-    writer = _RunWriter(plans, tables, rows, values, places, scratch_of, entries, in_graphs)
+    writer = _RunWriter(plans, rows, values, places, scratch_of, in_graphs)
     operations, slices = list_operations(plans, in_graphs)
+    arrays = program_arrays(rows, values, tables, results, scratch)
     reasons = tuple(reason for plan in plans for reason in plan.reasons)
-    operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of, in_graphs)
-    operate.list_addresses(tables, arrays, scratch)
+    operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of, in_graphs, arrays)
     flows = replace(flows, stages=find_stages(flows, plans))
     constants, parts = "", [operate.text()]
     if in_graphs:
         plain = [(n, plan) for n, plan in enumerate(plans) if n not in in_graphs]
         calls = {n: writer.call(n, plan) if plan.source else "-1" for n, plan in plain}
-        graph = FlowWriter(
-            flows, plans, tables, (rows, values), entries, len(arrays), places, scratch_of, calls, len(reasons)
-        )
+        graph = FlowWriter(flows, plans, tables, (rows, values), entries, results, arrays, places, calls, len(reasons))
         constants, parts = graph.constants(), [*parts, graph.text()]
         reasons += tuple(graph.reasons)
-        flows = replace(
-            flows,
-            environment=tuple((family, tuple(names)) for family, names in graph.environment().items()),
-            journalled=tuple(table.name for table in graph.journalled),
-        )
-    source = "\n\n\n".join([writer.text(len(arrays), len(scratch), constants), *parts])
+        flows = replace(flows, arrays=graph.arrays, journalled=tuple(table.name for table in graph.journalled))
+    source = "\n\n\n".join([writer.text(arrays, constants), *parts])
     names = [_event_name(number, plans, entries, flows) for number in range(len(plans))]
     return ProgramPlan(
         tables=tables,
@@ -147,7 +126,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
         values=values,
         reasons=reasons,
         literals=tuple(literal for plan in plans for literal in plan.literals),
-        result_arrays=arrays,
+        result_arrays=results,
         result_places=places,
         result=result,
         result_by_transaction=by_transaction,
@@ -155,6 +134,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
         operations=operations,
         slices=slices,
         source=f"{source}\n",
+        arrays=arrays,
         event_names=tuple(names),
         entries=tuple(dict.fromkeys(entry for entry in entries if entry >= 0)),
         flows=flows,
@@ -284,32 +264,20 @@ class _RunWriter:
     def __init__(
         self,
         plans: tuple[TransactionPlan, ...],
-        tables: tuple[TableLayout, ...],
         rows: tuple[Binding, ...],
         values: tuple[Binding, ...],
         places: tuple[tuple[int, ...], ...],
         scratch_of: list[list[int]],
-        entries: list[int],
         in_graphs: frozenset[int],
     ) -> None:
-        self.plans, self.tables = plans, tables
+        self.plans = plans
         self.rows, self.values = rows, values
         self.places, self.scratch_of = places, scratch_of
-        self.entries = entries
         self.in_graphs = in_graphs
 
-    def text(self, results: int, scratch: int, constants: str = "") -> str:
+    def text(self, arrays: Sequence[ArraySpec], constants: str) -> str:
         """The module as far as `run` needs it."""
-        header = _HEADER + (FLOW_HEADER if self.in_graphs else "") + self._constants() + constants
-        parts = [header, *(plan.source for plan in self.plans if plan.source)]
         lines = [
-            "@kernel_or_plain",
-            "def run(start, stop, order, kinds, status, rows, values, tables, results, literals, scratch):",
-            *self._unpack("rows", [n for i, b in enumerate(self.rows) for n in binding_arrays("rows", i, b)]),
-            *self._unpack("values", [n for i, b in enumerate(self.values) for n in binding_arrays("values", i, b)]),
-            *self._unpack("tables", [name for table in self.tables for name in table_arrays(table)]),
-            *self._unpack("results", ["valid", *(f"results_{i}" for i in range(results))]),
-            *self._unpack("scratch", [f"undo_{i}" for i in range(scratch)]),
             "    for j in range(start, stop):",
             "        i = order[j]",
             "        if status[i] != 0:",
@@ -319,16 +287,18 @@ class _RunWriter:
         for number, plan in enumerate(self.plans):
             lines.append(f"        {'if' if number == 0 else 'elif'} k == {number}:")
             direct = plan.source and number not in self.in_graphs
-            lines.append(f"            s = {self.call(number, plan)}" if direct else "            s = -1")
+            lines.append(f"            s = {self.call(number, plan)}" if direct else "            s = ESCAPE")
         lines += [
             "        else:",
             "            continue",
-            "        if s == -1:",
+            "        if s == ESCAPE:",
             "            return j",
             "        status[i] = s",
             "    return stop",
         ]
-        return "\n\n\n".join([*parts, "\n".join(lines)])
+        head = ["@kernel_or_plain", "def run(start, stop, order, kinds, status, arrays):", *unpack(arrays, lines)]
+        sources = [plan.source for plan in self.plans if plan.source]
+        return "\n\n\n".join([self._constants() + constants, *sources, "\n".join([*head, *lines])])
 
     def _constants(self) -> str:
         text, reasons, literals = "", 0, 0
@@ -339,30 +309,15 @@ class _RunWriter:
             literals += len(plan.literals)
         return text
 
-    def _unpack(self, source: str, names: list[str]) -> list[str]:
-        return [f"    {', '.join(names)}{',' if len(names) == 1 else ''} = {source}"] if names else []
-
     def call(self, number: int, plan: TransactionPlan) -> str:
         """The call of a transaction for event i."""
         passed: dict[str, str] = {"i": "i"}
         for family, bindings in (("rows", self.rows), ("values", self.values)):
             for position, binding in enumerate(bindings):
                 if number in binding.users:
-                    passed |= _passed(family, position, binding.parameter)
+                    passed |= passed_column(family, position, binding)
         for position, place in enumerate(self.places[number]):
             passed[f"result_{position}"] = f"results_{place}"
         arguments = [passed.get(name, name) for name in plan.arguments]
         arguments += [f"undo_{index}" for index in self.scratch_of[number]]
         return f"{generated_name(plan.name)}({', '.join(arguments)})"
-
-
-def _passed(family: str, position: int, parameter: Any) -> dict[str, str]:
-    source = f"{family}_{position}"
-    if parameter.many:
-        name = f"l_{parameter.name}"
-        return {
-            f"{name}_data": f"{source}_data",
-            f"{name}_start": f"{source}_offsets[i]",
-            f"{name}_stop": f"{source}_offsets[i + 1]",
-        }
-    return {f"{'r' if family == 'rows' else 'p'}_{parameter.name}": f"{source}[i]"}

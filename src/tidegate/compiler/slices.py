@@ -6,8 +6,8 @@ generated code is true of the pieces. `SliceBody` lowers what `slicing` left of 
 it differs from a whole body in one thing, a failure tells the number of the piece that failed:
 
     @generated
-    def slice_1_of_x_transfer(i, r_dst, p_amount, c7_Account_balance, e_Account):
-        t1 = c7_Account_balance[r_dst]
+    def slice_1_of_transaction__transfer(i, row__dst, value__amount, table__Account__balance, exists__Account):
+        t1 = table__Account__balance[row__dst]
         ...
         return 0
 
@@ -26,6 +26,7 @@ from typing import Any
 
 from tidegate.api.control import abort
 from tidegate.compiler.bodies import TransactionCompiler
+from tidegate.compiler.emission import ESCAPES
 from tidegate.compiler.functions import parameter_codes
 from tidegate.compiler.loops import has_endless_loop, helpers_of, open_bounds
 from tidegate.compiler.run_ahead import can_run_ahead, head_of
@@ -34,7 +35,7 @@ from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import Row, RowList, Term
 from tidegate.compiler.unit import NOT_FLOWING, Flowing
 from tidegate.foundation.errors import DefinitionError
-from tidegate.operations.plan import ESCAPE, NEVER, Parameter, RowParameter, Slice, failure
+from tidegate.operations.plan import NEVER, Parameter, RowParameter, Slice, failure
 
 
 class ObservedBody(TransactionCompiler):
@@ -109,7 +110,7 @@ class ObservedBody(TransactionCompiler):
     def leave(self, code: str) -> None:
         """Leave with a status that is not success."""
         super().leave(code)
-        if code != str(ESCAPE):
+        if code != ESCAPES:
             self._piece.fails = self._part.fails = True
 
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
@@ -195,10 +196,10 @@ class SliceBody(TransactionCompiler):
         """Leave with a status that is not success, and tell where."""
         self.first_failure = min(self.first_failure, self._position)
         told = f"{failure(self._position, 0)} + {code}"
-        if code == str(ESCAPE):
+        if code == ESCAPES:
             told = code
         elif code.isidentifier():  # what a helper returned
-            told = f"{code} if {code} == {ESCAPE} else {told}"
+            told = f"{code} if {code} == {ESCAPES} else {told}"
         super().leave(told)
 
     def function(self, number: int, writes: set[str]) -> tuple[Slice, str]:

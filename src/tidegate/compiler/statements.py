@@ -12,12 +12,13 @@ import ast
 
 from tidegate.api.control import Abort, abort, delete, require
 from tidegate.api.stream import emit
+from tidegate.compiler.emission import ESCAPES
 from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.source import MISSING
 from tidegate.compiler.streams import LOOKED_UP, Streaming
 from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
+from tidegate.operations.arrays import column_array, exists_array
 from tidegate.operations.layout import Column, Kind
-from tidegate.operations.plan import ESCAPE, column_array
 
 ASSIGNABLE: dict[Kind, tuple[Type, ...]] = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: NUMBERS}
 ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": what holds after code that is never reached
@@ -75,7 +76,7 @@ class Statements(Streaming):
             case ast.Assert():
                 plain = node.msg is None or isinstance(node.msg, ast.Constant)  # else computing it may raise
                 with self.block(f"if not {self.test(node.test)}:"):
-                    self.leave(self.reason("AssertionError") if plain else str(ESCAPE))
+                    self.leave(self.reason("AssertionError") if plain else ESCAPES)
                 self.conditions.append(ast.unparse(node.test))
             case ast.Raise():
                 self.raised(node)
@@ -145,7 +146,7 @@ class Statements(Streaming):
             converted = self.real(term, node)
         self.access(row.type, column.name, "write", node)
         self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {converted.code}")
-        self.emit(f"{self.array(f'e_{table.name}')}[{row.code}] = True")
+        self.emit(f"{self.array(exists_array(table.name))}[{row.code}] = True")
 
     def note_write(self, row: Row) -> None:
         """A row that was looked up is written: it must be journalled where it was."""
@@ -266,7 +267,7 @@ class Statements(Streaming):
             self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {default.code}")
             self.access(row.type, column.name, "write", statement)
         self.access(row.type, "exists", "delete", statement)
-        self.emit(f"{self.array(f'e_{table.name}')}[{row.code}] = False")
+        self.emit(f"{self.array(exists_array(table.name))}[{row.code}] = False")
 
     def raised(self, node: ast.Raise) -> None:
         """raise: the exception's name is the reason, or the reason of an Abort."""
@@ -282,7 +283,7 @@ class Statements(Streaming):
         arguments = [*node.exc.args, *node.exc.keywords] if isinstance(node.exc, ast.Call) else []
         plain = all(isinstance(argument, ast.Constant) for argument in arguments) and node.cause is None
         # Where making the exception runs code, that code may raise something else: plain Python tells.
-        self.leave(self.reason(found.__name__) if plain and _is_plain_exception(found) else str(ESCAPE))
+        self.leave(self.reason(found.__name__) if plain and _is_plain_exception(found) else ESCAPES)
 
 
 def _is_plain_exception(found: type[BaseException]) -> bool:

@@ -15,23 +15,22 @@ from collections.abc import Iterator
 from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
 from tidegate.compiler.calls import Calls
-from tidegate.compiler.expressions import list_parts
+from tidegate.compiler.names import (
+    HistoryNames,
+    JournalNames,
+    aggregate_slot,
+    kept_time,
+    list_parts,
+    slid_flag,
+    table_number,
+    window_code,
+)
 from tidegate.compiler.numbers import INTERPRET
 from tidegate.compiler.types import NUMBERS, HistoryOf, Row, StateOf, Term, ValueList, WindowOf, WindowRow, describe
 from tidegate.compiler.unit import Unit
-from tidegate.operations.flow import (
-    JOURNAL_FULL,
-    ROOM,
-    TABLE_FULL,
-    TOP_WORDS,
-    WHICH,
-    StreamField,
-    column_of,
-    stream_array,
-    stream_count,
-)
+from tidegate.operations.arrays import column_array, name_in_code, stream_array, stream_count, wanted_array
+from tidegate.operations.flow import TOP_WORDS, StreamField, column_of
 from tidegate.operations.layout import Kind, TableLayout
-from tidegate.operations.plan import NO_ROOM, column_array
 
 TOP_MAX = 256
 """How many values `window.top` gives at most."""
@@ -47,30 +46,8 @@ _AGGREGATES: dict[str, tuple[Kind, ...]] = {
 }
 
 
-def aggregate_slot(transaction: str, parameter: str, function: str, field: str) -> str:
-    """The constant that says which structure of a window answers a question."""
-    return f"slot_{transaction}_{len(parameter)}_{parameter}_{function}_{field}"
-
-
 LOOKED_UP = "tg.lookup"
 """The origin of rows that are not parameters."""
-
-
-def journal_lines(table: TableLayout, row: str, now: str, place: str) -> list[str]:
-    """Code that notes a row as it is, at a place of its table's journal where there is room.
-
-    Where the transaction has a time, that is noted as well, and where in the journal its step began.
-    """
-    name = table.name
-    columns = [column_array(name, column.name) for column in table.value_columns]
-    timed = [f"jt_{name}[{place}] = {now}", f"jb_{name}[{place}] = begin_{name}"] if now else []
-    return [
-        f"jr_{name}[{place}] = {row}",
-        *timed,
-        f"je_{name}[{place}] = e_{name}[{row}]",
-        *(f"j{column}[{place}] = {column}[{row}]" for column in columns),
-        f"jn_{name}[0] = {place} + 1",
-    ]
 
 
 class Streaming(Calls):
@@ -100,31 +77,31 @@ class Streaming(Calls):
                 code = self.keep(self.real(term, node).code)
                 with self.block(f"if {code} != {code}:"):
                     self.leave(self.reason(f"NaN key of {name}"))
-                self.emit(f"{self.array(f'fwant_{name}')}[0, {position}] = {code} + 0.0")
+                self.emit(f"{self.array(wanted_array(name, key.kind))}[0, {position}] = {code} + 0.0")
             elif term.type is key.kind or (key.kind is Kind.INT and term.type is Kind.BOOL):
-                self.emit(f"{self.array(f'want_{name}')}[0, {position}] = {term.code}")
+                self.emit(f"{self.array(wanted_array(name, key.kind))}[0, {position}] = {term.code}")
             else:
                 self.refuse(node, f"the key {key.name!r} of {name} is {key.kind.value}, got {describe(term.type)}")
-        row = self.keep(f"slot_of({self.array(f'ix_{name}')}, {self.array(f'want_{name}')})")
+        index, wanted = self.array(name_in_code("index", name)), self.array(wanted_array(name, Kind.INT))
+        row = self.keep(f"slot_of({index}, {wanted})")
         with self.block(f"if {row} < 0:"):
-            self.emit(f"{self.array('control')}[{WHICH}] = number_of_{name}")
-            self.leave(str(ROOM - TABLE_FULL))
+            self.emit(f"{self.array('control')}[WHICH] = {table_number(name)}")
+            self.leave("ROOM - TABLE_FULL")
         if name in self.unit.lookup_writes:
             self.journal_row(table, row)
         return Term(row, Row(table, frozenset({LOOKED_UP})))
 
     def journal_row(self, table: TableLayout, row: str) -> None:
         """Note a row as it is, before it may be written."""
-        name = table.name
-        place = self.keep(f"{self.array(f'jn_{name}')}[0]")
-        with self.block(f"if {place} >= {self.array(f'jr_{name}')}.shape[0]:"):
-            self.emit(f"{self.array('control')}[{WHICH}] = number_of_{name}")
-            self.leave(str(ROOM - JOURNAL_FULL))
-        columns = [column_array(name, column.name) for column in table.value_columns]
-        timed = (f"jt_{name}", f"jb_{name}", f"begin_{name}") if self.unit.flowing.time else ()
-        for array in (*timed, f"je_{name}", f"e_{name}", *columns, *(f"j{column}" for column in columns)):
+        journal = JournalNames(table)
+        place = self.keep(f"{self.array(journal.count)}[0]")
+        with self.block(f"if {place} >= {self.array(journal.slots)}.shape[0]:"):
+            self.emit(f"{self.array('control')}[WHICH] = {table_number(table.name)}")
+            self.leave("ROOM - JOURNAL_FULL")
+        timed = (journal.times, journal.begins, journal.step_begin) if self.unit.flowing.time else ()
+        for array in (*timed, journal.exists, journal.rows, *journal.columns.keys(), *journal.columns.values()):
             self.array(array)
-        for line in journal_lines(table, row, self.now(), place):
+        for line in journal.note(row, self.now(), place):
             self.emit(line)
 
     # --- earlier states of rows -----------------------------------------------------------------------------
@@ -159,15 +136,16 @@ class Streaming(Calls):
         """A loop over the states of a row, the newest first."""
         assert isinstance(term.type, HistoryOf)
         name = term.type.table.name
-        state, times, before = (self.array(f"{prefix}_{name}") for prefix in ("hs", "ht", "hp"))
+        names = HistoryNames(term.type.table)
+        state, times, before, heads = map(self.array, (names.state, names.time, names.before, names.heads))
         now = self.now()
         oldest = self.checked(f"subtract({now}, {term.type.last})", Kind.INT).code
-        link = self.keep(f"{self.array(f'hh_{name}')}[{term.code}]")
-        with self.block(f"while {link} > {state}[0]:"):
+        link = self.keep(f"{heads}[{term.code}]")
+        with self.block(f"while {link} > {state}[HISTORY_FIRST]:"):
             place = self.keep(f"({link} - 1) & ({times}.shape[0] - 1)")
             self.emit(f"{link} = {before}[{place}]")
             found = self.keep(f"{times}[{place}]")
-            gone = f"is_forgotten({found}, {state}[2], keep_{name})"
+            gone = f"is_forgotten({found}, {state}[HISTORY_LATEST], {kept_time(name)})"
             with self.block(f"if {found} > {now} or {found} <= {oldest} or {gone}:"):
                 self.emit("continue")
             yield Term(place, StateOf(term.type.table))
@@ -176,14 +154,12 @@ class Streaming(Calls):
         """A field of an earlier state."""
         assert isinstance(term.type, StateOf)
         table = term.type.table
-        if field == "time":
-            return Term(self.keep(f"{self.array(f'ht_{table.name}')}[{term.code}]"), Kind.INT)
-        if field == "exists":
-            return Term(self.keep(f"{self.array(f'he_{table.name}')}[{term.code}]"), Kind.BOOL)
-        for column in table.value_columns:
-            if column.name == field:
-                array = self.array(f"h{column_array(table.name, field)}")
-                return Term(self.keep(f"{array}[{term.code}]"), column.kind)
+        names = HistoryNames(table)
+        known = {c.name: (names.columns[column_array(table.name, c.name)], c.kind) for c in table.value_columns}
+        known |= {"time": (names.time, Kind.INT), "exists": (names.exists, Kind.BOOL)}
+        if field in known:
+            array, kind = known[field]
+            return Term(self.keep(f"{self.array(array)}[{term.code}]"), kind)
         fields = ", ".join(column.name for column in table.value_columns)
         self.refuse(
             node, f"an earlier state of {table.name} has no field {field!r}", f"fields are: {fields}, time, exists"
@@ -209,7 +185,7 @@ class Streaming(Calls):
         place = self.keep(f"{counter}[0]")
         first = self.array(stream_array(name, wanted[0], 0))
         with self.block(f"if {place} >= {first}.shape[0]:"):
-            self.leave(str(NO_ROOM))
+            self.leave("NO_ROOM")
         for field, parts in values.items():
             for number, code in enumerate(parts):
                 self.emit(f"{self.array(stream_array(name, field, number))}[{place}] = {code}")
@@ -261,7 +237,7 @@ class Streaming(Calls):
 
     def window_length(self, term: Term) -> str:
         """Code for len(window)."""
-        return f"window_count({self.array('wheap')}, {term.code})"
+        return f"window_count({self.array('window_heap')}, {term.code})"
 
     def window_field(self, term: Term, field: str, node: ast.AST) -> Term:
         """window.slid, or a field of a window's row or of an earlier state."""
@@ -270,7 +246,7 @@ class Streaming(Calls):
         if isinstance(term.type, WindowOf):
             if field != "slid":
                 self.refuse(node, f"a window has no {field!r}", f"it has slid, len(), rows, {', '.join(_AGGREGATES)}")
-            return Term(f"slid_{term.type.parameter.name}", Kind.BOOL)
+            return Term(slid_flag(term.type.parameter.name), Kind.BOOL)
         assert isinstance(term.type, WindowRow)
         parameter = term.type.parameter
         found = parameter.stream.field(field)
@@ -278,11 +254,11 @@ class Streaming(Calls):
             fields = ", ".join(f.name for f in parameter.stream.fields if len(f.kinds) == 1)
             self.refuse(node, f"the rows of window {parameter.name!r} have no field {field!r}", f"fields are: {fields}")
         column, kind = column_of(parameter.stream.fields, field), found.kinds[0]
-        heap, base = self.array("wheap"), f"w_{parameter.name}"
+        heap, base = self.array("window_heap"), window_code(parameter.name)
         read = f"window_word({heap}, {base}, {column}, {term.code})"
         if kind is Kind.FLOAT:
-            self.emit(f"{self.array('wwords')}[0] = {read}")
-            return Term(self.keep(f"{self.array('wwords_floats')}[0]"), kind)
+            self.emit(f"{self.array('window_words')}[0] = {read}")
+            return Term(self.keep(f"{self.array('window_floats')}[0]"), kind)
         return Term(self.keep(f"{read} != 0" if kind is Kind.BOOL else read), kind)
 
     def window_call(self, term: Term, function: str, node: ast.Call) -> Term:
@@ -310,7 +286,7 @@ class Streaming(Calls):
 
     def aggregate(self, term: Term, function: str, slot: str, kind: Kind, node: ast.Call) -> Term:
         """Code for an aggregate of a window."""
-        heap = self.array("wheap")
+        heap = self.array("window_heap")
         if function in ("min", "max"):
             with self.block(f"if {self.window_length(term)} == 0:"):
                 self.leave(self.reason("ValueError"))
@@ -338,7 +314,7 @@ class Streaming(Calls):
             self.refuse(node, f"top() takes a constant of at most {TOP_MAX}, got {ast.unparse(wanted)!r}")
         found = self.fresh()
         data, start, stop = list_parts(found)
-        scratch = self.array("wscratch")
+        scratch = self.array("window_tops")
         place = self.unit.top_places.setdefault(ast.dump(node) + f"{node.lineno}:{node.col_offset}", self.unit.top_used)
         if place == self.unit.top_used:
             self.unit.top_used += limit
@@ -346,9 +322,8 @@ class Streaming(Calls):
             self.refuse(node, f"all calls of top() together give more than {TOP_WORDS} values", "ask for fewer")
         self.emit(f"{data} = {scratch}")
         self.emit(f"{start} = {place}")
-        self.emit(
-            f"{stop} = {place} + window_top({self.array('wheap')}, {term.code}, {slot}, {limit}, {scratch}[{place}:])"
-        )
+        heap = self.array("window_heap")
+        self.emit(f"{stop} = {place} + window_top({heap}, {term.code}, {slot}, {limit}, {scratch}[{place}:])")
         return Term(found, ValueList(Kind.INT))
 
 

@@ -1,12 +1,12 @@
 """Compiles a transaction: its body, and around it the function that undoes what an abort leaves.
 
-    def transfer(i, r_src, r_dst, p_amount, c7_Account_balance, e_Account, valid, result_0):
-        u0 = c7_Account_balance[r_src]            # every field that the body may write
-        u1 = c7_Account_balance[r_dst]
+    def transaction__transfer(i, row__src, row__dst, value__amount, table__Account__balance, exists__Account, ...):
+        u0 = table__Account__balance[row__src]            # every field that the body may write
+        u1 = table__Account__balance[row__dst]
         ...
-        status = body_of_transfer(...)
+        status = body_of_transaction__transfer(...)
         if status != 0:
-            c7_Account_balance[r_src] = u0
+            table__Account__balance[row__src] = u0
             ...
         return status
 
@@ -21,13 +21,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate.compiler.functions import parameter_codes
+from tidegate.compiler.names import list_code, list_parts, row_code
 from tidegate.compiler.slices import ObservedBody, Split, lower_slices
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import Row, RowList
 from tidegate.compiler.unit import NOT_FLOWING, Flowing
 from tidegate.foundation.places import Place
+from tidegate.operations.arrays import column_array, exists_array
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import Parameter, TransactionPlan, column_array
+from tidegate.operations.plan import Parameter, TransactionPlan, body_name
 
 
 def compile_transaction(
@@ -52,18 +54,20 @@ def compile_transaction(
     header = ["i"] + [c for n, t in compiler.parameters.items() for c in parameter_codes(n, t)]
     undo = _Undo(compiler)
     arguments = [*header, *arrays, *(a for a in undo.arrays if a not in arrays)]
-    body = [f"@generated\ndef body_of_{name}({', '.join([*header, *arrays])}):", *compiler.lines]
+    listed = ", ".join(arguments)
+    body = [f"@generated\ndef {body_name(name)}({listed}):", *compiler.lines]
     wrapper = [
         f"@generated\ndef {name}({', '.join([*arguments, *undo.scratch])}):",
         *undo.save,
-        f"    status = body_of_{name}({', '.join([*header, *arrays])})",
+        f"    status = {body_name(name)}({listed})",
         *(["    if status != 0:", *undo.restore] if undo.restore else []),
         "    return status",
     ]
     lookups, histories = compiler.unit.lookups, compiler.unit.histories
-    split = _WHOLE if flowing.streaming or lookups or histories else lower_slices(compiler)
-    helpers = [helper.source for helper in compiler.unit.helpers.values()]
-    text = "\n\n\n".join([*helpers, "\n".join(body), "\n".join(wrapper), *split.functions])
+    in_graph = bool(flowing.streaming or lookups or histories)  # its group undoes what it did
+    split = _WHOLE if in_graph else lower_slices(compiler)
+    functions = [helper.source for helper in compiler.unit.helpers.values()]
+    functions += ["\n".join(body), *([] if in_graph else ["\n".join(wrapper)]), *split.functions]
     return TransactionPlan(
         name=function.__name__,
         place=place,
@@ -72,7 +76,7 @@ def compile_transaction(
         reasons=tuple(compiler.unit.reasons),
         literals=tuple(compiler.unit.literals),
         result=compiler.result,
-        source=text,
+        source="\n\n\n".join(functions),
         arguments=tuple(arguments),
         undo_lists=tuple(undo.lists),
         slices=split.slices,
@@ -113,20 +117,20 @@ class _Undo:
             assert isinstance(parameter, Row | RowList)
             for field, kind in fields.items():
                 table = parameter.table.name
-                array = f"e_{table}" if field == "exists" else column_array(table, field)
+                array = exists_array(table) if field == "exists" else column_array(table, field)
                 self.arrays.append(array)
                 (self._row if isinstance(parameter, Row) else self._list)(name, array, kind)
 
     def _row(self, name: str, array: str, _kind: Kind) -> None:
         saved = f"u{len(self.save)}"
-        self.save.append(f"    {saved} = {array}[r_{name}]")
-        self.restore.append(f"        {array}[r_{name}] = {saved}")
+        self.save.append(f"    {saved} = {array}[{row_code(name)}]")
+        self.restore.append(f"        {array}[{row_code(name)}] = {saved}")
 
     def _list(self, name: str, array: str, kind: Kind) -> None:
         scratch = f"scratch_{len(self.lists)}"
         self.scratch.append(scratch)
         self.lists.append((name, kind))
-        span = f"range(l_{name}_stop - l_{name}_start)"
-        element = f"{array}[l_{name}_data[l_{name}_start + q]]"
+        data, start, stop = list_parts(list_code(name))
+        span, element = f"range({stop} - {start})", f"{array}[{data}[{start} + q]]"
         self.save += [f"    for q in {span}:", f"        {scratch}[q] = {element}"]
         self.restore += [f"        for q in {span}:", f"            {element} = {scratch}[q]"]

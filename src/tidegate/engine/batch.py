@@ -21,7 +21,7 @@ from tidegate.engine.state.strings import StringPool, string_buffers
 from tidegate.engine.state.table import TableState
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
-from tidegate.operations.plan import DTYPES, Parameter, ProgramPlan, RowParameter
+from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter
 
 Array = npt.NDArray[Any]
 
@@ -40,7 +40,7 @@ class Batch:
         self.slots: list[Array] = []
         self.values: list[Bound] = []
         self.valid = np.zeros(size, np.bool_)
-        self.results = [np.zeros(size, DTYPES[kind]) for kind in plan.result_arrays]
+        self.results = [np.zeros(size, kind.dtype) for kind in plan.result_arrays]
         self.keep: object = None  # arrays whose addresses kernels hold while the batch lives
 
     def reason(self, text: str) -> int:

@@ -22,6 +22,7 @@ from tidegate.engine.arguments import argument_columns, key_columns
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job
 from tidegate.engine.execution.runner import Runner
+from tidegate.engine.generated import load
 from tidegate.engine.graphs.outputs import output_number, outputs_of, restore_outputs
 from tidegate.engine.graphs.steps import StepRecord, unpack_steps
 from tidegate.engine.graphs.store import GraphStore, layouts_of, require_same_memory
@@ -44,7 +45,6 @@ from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.interrupts import Interrupts
-from tidegate.foundation.jit import load_program
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import TableLayout, Value
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN, Outcome
@@ -106,7 +106,7 @@ class EngineCore:
         self._strings_limit = STRINGS_KEPT
         self._order = _NONE
         self._replayed: _Entered | None = None
-        module = load_program(self.plan.source)
+        module = load(self.plan)
         self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
         self.flows = GraphWalk(program, module, dict(self.tables), self.runner.workers, record)
         self._executor: Executor = Stages(self.plan, self.runner, self.flows, strategy, self.runner.workers)
@@ -231,7 +231,7 @@ class EngineCore:
         """Take the events of a run in again, as `run` does, with triggers off: nothing runs."""
         with Interrupts():
             self._replayed = self._enter(events, order, refused or {})
-            self.flows.begin_replay(self._replayed.order)
+            self.flows.begin_replay(self._replayed.batch, self._replayed.order)
 
     def replay_steps(self, records: Iterable[StepRecord]) -> None:
         """Run steps of that run on the input in their records; what they emit starts nothing."""

@@ -36,7 +36,7 @@ from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN, Outcome
-from tidegate.operations.plan import DTYPES, Parameter, ProgramPlan, RowParameter, ValueParameter
+from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter, ValueParameter
 
 Array = npt.NDArray[Any]
 Convert = Callable[[Any], Any]
@@ -303,7 +303,7 @@ class _Value(_Argument):
     def __init__(self, parameter: ValueParameter, used: bool, converts: Mapping[Kind, Convert]) -> None:
         super().__init__(parameter, used)
         self._convert = converts[parameter.kind]
-        self._array = np.zeros(self.size, DTYPES[parameter.kind])
+        self._array = np.zeros(self.size, parameter.kind.dtype)
         self.bound = Bound(read_only(self._array), self._shown_offsets)
 
     def place(self) -> Place | None:

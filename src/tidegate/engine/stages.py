@@ -78,12 +78,12 @@ class Stages:
             return self._strategies.run(job)
         if self._strategy == "serial" or self._workers.count == 1 or job.trace:
             return self._graphs.run(job)
-        self._workers.start()  # here, where nothing of the batch has run: a refusal leaves all as it was
         apart = self._apart[job.batch.kinds[job.order]]
         count = int(np.count_nonzero(apart))
         least = ADAPTIVE_EVENTS_MIN if self._strategy == "adaptive" else 1
         if count < least or self._graphs.recording:
             return self._run_graphs(job, self._graph_stages + (count > 0))
+        self._workers.start()  # here, where nothing of the batch has run: a refusal leaves all as it was
         execution = self._strategies.run(job.part(job.order[apart], True))
         if count == len(apart):
             return execution
@@ -97,7 +97,10 @@ class Stages:
             ways.append(SIDE_BY_SIDE)
         if plain:
             ways.append(AROUND)
-        adaptive = self._strategy == "adaptive" and len(ways) > 1
+        if len(ways) == 1:
+            return self._graphs.run(job)
+        self._workers.start()  # before anything of this part runs
+        adaptive = self._strategy == "adaptive"
         way = self._fastest.choose(ways) if adaptive else ways[-1]
         began = time.perf_counter()
         if way == SIDE_BY_SIDE:

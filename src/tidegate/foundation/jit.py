@@ -45,7 +45,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
@@ -357,15 +357,23 @@ def _refused(folder: Path, told: bool = True) -> bool:
     return True
 
 
-def load_program(source: str) -> ModuleType:
-    """The module that `source` makes; the same text gives the same module and the same machine code."""
+def load_program(
+    source: str, provided: Mapping[str, object] | None = None, depends: Iterable[ModuleType] = ()
+) -> ModuleType:
+    """The module that `source` makes; the same text gives the same module and the same machine code.
+
+    The text may name what is `provided`. Machine code that is kept is bound to the modules that it `depends` on as they
+    are now.
+    """
     plain = _uncompiled.get()
-    key = hashlib.sha256(f"{_compiler_identity()}\n{source}".encode()).hexdigest()[:20]
+    identity = f"{_compiler_identity()} {_files_identity(frozenset(str(module.__file__) for module in depends))}"
+    key = hashlib.sha256(f"{identity}\n{source}".encode()).hexdigest()[:20]
     found = _loaded.get((key, plain))
     if found is not None:
         return found
     name = f"tidegate_program_{key}"
     module = ModuleType(name)
+    module.__dict__.update(provided or {})
     file = None if plain else _program_file(name, source)
     if not plain:
         sys.modules[name] = module  # cached machine code finds its module here
@@ -377,10 +385,13 @@ def load_program(source: str) -> ModuleType:
 
 @functools.cache
 def _compiler_identity() -> str:
-    """What machine code depends on besides a program's text: compiler, options, and what it calls."""
-    here = Path(__file__)
-    own = b"".join(here.with_name(name).read_bytes() for name in ("jit.py", "arithmetic.py", "memory.py"))
-    return f"{numba.__version__} {sys.version_info[:2]} {hashlib.sha256(own).hexdigest()}"
+    """What machine code depends on besides a program's text and what it calls: the compiler and its options."""
+    return f"{numba.__version__} {sys.version_info[:2]} {_files_identity(frozenset([__file__]))}"
+
+
+@functools.cache
+def _files_identity(files: frozenset[str]) -> str:
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in sorted(files))).hexdigest()
 
 
 def _program_file(name: str, source: str) -> Path | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate.operations.arrays import ArraySpec
 from tidegate.operations.layout import Kind, TableLayout
 
 if TYPE_CHECKING:
@@ -43,6 +44,13 @@ round ends; it is another stage's; it is of no concern."""
 # Why generated code comes back:
 DONE, PLAIN_EVENT, PLAIN_GROUP, TABLE_FULL, STREAM_FULL, WINDOW_FULL, JOURNAL_FULL, TOUCHED_FULL, LOG_FULL = range(9)
 HISTORY_FULL, TRACE_FULL, MISFIT = 9, 10, 11
+NO_ROOM = -2
+"""A transaction of a graph found a stream full: its group is undone and run again with more room."""
+
+HISTORY_FIRST, HISTORY_NEXT, HISTORY_LATEST = range(3)
+"""What the state of a table's history says: the number of the oldest state that is kept, that of the next one, and the
+latest time."""
+
 TOP_WORDS = 1 << 12
 """How many values all calls of a window's `top` in one transaction give at most: they share an array."""
 
@@ -61,26 +69,6 @@ def own_stream(transaction: str) -> str:
 def event_name(stream: str) -> str:
     """What events call those who are on a stream: its name, or that of the transaction whose own it is."""
     return stream.removeprefix(_OWN)
-
-
-def stream_array(stream: str, field: str, part: int) -> str:
-    """The array that carries a part of a stream's field in generated code."""
-    return f"s{len(stream)}_{stream}_{field}_{part}"
-
-
-def stream_count(stream: str) -> str:
-    """The array whose first word says how many tuples a stream holds."""
-    return f"n_{stream}"
-
-
-def round_ends(stream: str) -> str:
-    """The array that says where each round of a batch ends in a stream that leads to another stage."""
-    return f"ends_{stream}"
-
-
-def round_span(stream: str) -> str:
-    """The array that says where the round at hand begins and ends in such a stream."""
-    return f"span_{stream}"
 
 
 def column_of(fields: tuple[StreamField, ...], name: str) -> int:
@@ -211,8 +199,8 @@ class FlowsPlan:
     """Tables of whose rows somebody asks for earlier states, and how many units of time are kept."""
     stages: tuple[StagePlan, ...] = ()
     """What can run side by side: each stage stands behind those that it takes streams from."""
-    environment: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """The arrays that generated code takes, by the tuple that holds them."""
+    arrays: tuple[ArraySpec, ...] = ()
+    """What generated code for graphs takes: what `run` takes, and more."""
 
     def flow_of(self, group: int) -> int:
         """The graph that a group belongs to."""

@@ -11,6 +11,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 Value = int | float | bool | str
@@ -30,12 +31,18 @@ class Kind(enum.Enum):
         return _ARROW[self]
 
     @property
+    def dtype(self) -> type[np.generic]:
+        """What arrays of such values hold: a string is known by its number."""
+        return _DTYPES[self]
+
+    @property
     def zero(self) -> Value:
         """What a field without a declared default reads as in an absent row."""
         return _ZERO[self]
 
 
 _ARROW = {Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_(), Kind.STR: pa.string()}
+_DTYPES = {Kind.INT: np.int64, Kind.FLOAT: np.float64, Kind.BOOL: np.bool_, Kind.STR: np.int64}
 _ZERO: dict[Kind, Value] = {Kind.INT: 0, Kind.FLOAT: 0.0, Kind.BOOL: False, Kind.STR: ""}
 
 

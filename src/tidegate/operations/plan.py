@@ -7,21 +7,19 @@ writes and under which conditions, why it may abort, what it returns, and how it
 is called. A `ProgramPlan` joins several of them: the columns and tables that they share are listed
 once, and `source` is the Python text of one function `run` that executes a batch in order:
 
-    run(start, stop, order, kinds, status_out, rows, values, tables, results_out, literals, scratch)
+    run(start, stop, order, kinds, status_out, arrays)
 
-Every tuple argument is flat, in the order in which the plan lists its parts. `run` returns the
-position of the first event that plain Python must execute (`ESCAPE`), or `stop`.
+`arrays` is a tuple in the order of `ProgramPlan.arrays`. `run` returns the position of the first event that plain
+Python must execute (`ESCAPE`), or `stop`.
 
 For execution out of order the same module has `operate`, which executes one operation: a whole
 transaction, or where it can be split one of its slices, on rows that the caller chooses:
 
     operate(context, kind, event, slots) -> 0 done, ESCAPE, or why it failed
 
-`kind` is an index of `ProgramPlan.operations`. `context` is the address of a list of addresses, of all
-arrays that operations use: values (each array, or offsets and then data of a list), the offsets of each
-list of rows, for each table existence, keys, keys as floats and columns, then `valid`, the results,
-the literals and the scratch arrays. Offsets are 64-bit. `slots` is the address of the operation's slots: one
-for each of its rows in their order, or as many as the event's list has.
+`kind` is an index of `ProgramPlan.operations`. `context` is the address of a list with the addresses of the same
+arrays. `slots` is the address of the operation's slots: one for each of its rows in their order, or as many as the
+event's list has.
 """
 
 from __future__ import annotations
@@ -30,34 +28,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tidegate.foundation.places import Place
+from tidegate.operations.arrays import ArraySpec, name_in_code
 from tidegate.operations.flow import NO_GRAPHS, FlowsPlan, WindowParameter
 from tidegate.operations.layout import Kind, TableLayout
 
 COMMITTED = 0
 ESCAPE = -1
-NO_ROOM = -2
-"""A streaming transaction found an array full: it is undone and run again with more room."""
-
-DTYPES: dict[Kind, Any] = {
-    Kind.INT: np.int64,
-    Kind.FLOAT: np.float64,
-    Kind.BOOL: np.bool_,
-    Kind.STR: np.int64,
-}
 
 
 def generated_name(transaction: str) -> str:
     """The name of a transaction's function in generated code, clear of every other name there."""
-    return f"x_{transaction}"
+    return name_in_code("transaction", transaction)
 
 
-def column_array(table: str, field: str) -> str:
-    """The name of a column in generated code; the table's length keeps A.b_c and A_b.c apart."""
-    return f"c{len(table)}_{table}_{field}"
+def body_name(transaction: str) -> str:
+    """The function that is the transaction's body alone, by the name of the one that undoes what an abort leaves."""
+    return f"body_of_{transaction}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,19 +233,13 @@ class ProgramPlan:
     operations: tuple[Operation, ...]
     slices: tuple[tuple[int, ...], ...]
     source: str
+    arrays: tuple[ArraySpec, ...] = ()
+    """What `run` takes, and `operate` by their addresses."""
     event_names: tuple[str, ...] = ()
     """Per transaction: what events call it; a border transaction goes by its stream's name, an interior one by none."""
     entries: tuple[int, ...] = ()
     """The transactions that events can name."""
     flows: FlowsPlan = NO_GRAPHS
-
-    @property
-    def context_size(self) -> int:
-        """How many addresses the context of `operate` holds."""
-        values = sum(2 if binding.parameter.many else 1 for binding in self.values)
-        lists = sum(binding.parameter.many for binding in self.rows)
-        tables = sum(3 + len(table.value_columns) for table in self.tables)
-        return values + lists + tables + 1 + len(self.result_arrays) + 1 + len(self.scratch)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -276,15 +259,3 @@ class Program:
     plan: ProgramPlan
     functions: tuple[Callable[..., Any], ...]
     classes: dict[str, type]
-
-
-def table_arrays(table: TableLayout) -> list[str]:
-    """The arrays of a table in the order in which `run` takes them."""
-    columns = [column_array(table.name, column.name) for column in table.value_columns]
-    return [f"e_{table.name}", f"k_{table.name}", f"f_{table.name}", *columns]
-
-
-def binding_arrays(family: str, position: int, binding: Binding) -> list[str]:
-    """The arrays that carry a bound column."""
-    name = f"{family}_{position}"
-    return [f"{name}_offsets", f"{name}_data"] if binding.parameter.many else [name]

@@ -41,8 +41,7 @@ graph = tg.dataflow([pulse, echo], nested=[(pulse, echo)])
 def test_what_plain_python_committed_as_one_has_one_time() -> None:
     """Else what another stage committed in between would seem to have run inside the group."""
     with uncompiled(), tg.Engine([graph]) as engine:
-        assert engine._core.flows is not None
-        lane = Lane(engine._core.flows.flows, 2, None)
+        lane = Lane(engine._core.plan, engine._core.flows.streams, None)
         lane.control[RECORD] = 1
         lane.log_steps({0: 3, 1: 3}, 1, 0, committed=True)
         lane.log_steps({0: 1, 1: 0}, 2, 0, committed=False)

@@ -17,9 +17,10 @@ import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.engine import stages
 from tidegate.engine.core import EngineCore
+from tidegate.engine.generated import load
 from tidegate.engine.graphs.steps import pack_steps, unpack_steps
 from tidegate.foundation.errors import RecoveryImpossible
-from tidegate.foundation.jit import load_program, uncompiled
+from tidegate.foundation.jit import uncompiled
 
 
 @tg.table(key="id")
@@ -285,7 +286,7 @@ def test_who_traces_nothing_has_no_machine_code_for_it() -> None:
     program = build_program([shop, write])
     core = EngineCore(program)
     core.run(EVENTS)
-    module = load_program(program.plan.source)
+    module = load(program.plan)
     assert module.flow.signatures and not module.traced_flow.signatures
 
 

@@ -260,8 +260,14 @@ def test_tables_are_packed_and_unpacked_as_they_are() -> None:
     waiting = Waiting()
     assert waiting.part(FIVE, np.array([0]), "orders").num_rows == 0
     assert waiting.part(NAMED, np.array([0, 1]), "orders").num_rows == 0
-    again = Waiting.unpacked(waiting.packed())
+    again = Waiting.unpacked(waiting.packed(), "votes")
     assert [len(part) for part in again.tables] == [1, 1] and again.rows() == waiting.rows()
     assert [part["amount"].to_pylist() for part in again.of_stream("orders")] == [[5], [6]]
     assert join(again.tables)["transaction"].to_pylist() == [None, "orders"]
-    assert len(Waiting.unpacked(Waiting().packed())) == 0
+    assert len(Waiting.unpacked(Waiting().packed(), "votes")) == 0
+
+
+def test_events_that_an_earlier_version_kept_without_a_name_are_those_of_the_only_stream() -> None:
+    bare = pa.table({"ts": [1, 2]})
+    again = Waiting.unpacked(Waiting([bare]).packed(), "votes")
+    assert [table.to_pylist() for table in again.of_stream("votes")] == [bare.to_pylist()]

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.engine.arrays import ArrayBinder, workspace
 from tidegate.engine.batch import Batch
 from tidegate.engine.kernels.operation import Machine
 from tidegate.engine.state.table import TableState
-from tidegate.operations.plan import DTYPES, ProgramPlan
+from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
 
@@ -30,32 +31,24 @@ def set_up(
     plan: ProgramPlan,
     module: ModuleType,
     tables: Mapping[str, TableState],
+    arrays: ArrayBinder,
     batch: Batch,
     literals: Array,
     workers: int,
 ) -> Bench:
     """Write down where everything lies; the tables must not grow from here until the batch is over."""
-    shared: list[Array] = []
-    for bound in batch.values:
-        if bound.offsets is not None:
-            shared.append(bound.offsets.astype(np.int64, copy=False))
-        shared.append(bound.values)
-    shared += [bound.offsets.astype(np.int64, copy=False) for bound in batch.rows if bound.offsets is not None]
     columns: list[Array] = []
     column_first = [0]
-    for layout in plan.tables:
-        table = tables[layout.name]
-        shared += table.arrays
+    for table in (tables[layout.name] for layout in plan.tables):
         columns += [table.exists, table.keys, *table.columns.values()]
         column_first.append(len(columns))
-    results = [batch.valid, *batch.results, literals]
-    scratch = [[np.zeros(_longest(batch, row), DTYPES[kind]) for row, kind in plan.scratch] for _ in range(workers)]
-    contexts = [np.array([array.ctypes.data for array in (*shared, *results, *own)], np.int64) for own in scratch]
-    assert all(len(context) == plan.context_size for context in contexts), "machine code would read something else"
+    apart = workers if plan.scratch else 1  # workers that save lists need arrays of their own
+    bound = [arrays.bind(batch, workspace(plan, batch, literals)) for _ in range(apart)]
+    contexts = [np.array([array.ctypes.data for array in own], np.int64) for own in bound]
     kinds = len(plan.operations)
     machine = Machine(
         operate=np.array([module.operate.address], np.int64),
-        contexts=np.array([context.ctypes.data for context in contexts], np.int64),
+        contexts=np.array([contexts[worker % apart].ctypes.data for worker in range(workers)], np.int64),
         first_failure=np.array([operation.first_failure for operation in plan.operations], np.int64),
         whole=np.array([operation.whole for operation in plan.operations], np.int8),
         column_first=np.array(column_first, np.int64),
@@ -64,10 +57,4 @@ def set_up(
         cost_ticks=np.zeros((workers, kinds + 8), np.int64),
         cost_samples=np.zeros((workers, kinds + 8), np.int64),
     )
-    return Bench(machine, (shared, results, scratch, contexts))
-
-
-def _longest(batch: Batch, row: int) -> int:
-    offsets = batch.rows[row].offsets
-    assert offsets is not None
-    return int(np.max(np.diff(offsets), initial=0))
+    return Bench(machine, (bound, contexts))

@@ -410,7 +410,8 @@ class Runner:
         plan = self._builder.build(batch, order, start, split)
         try:
             built = time.perf_counter()
-            bench = set_up(self.plan, self._module, self._tables, batch, self.serial.literals, self.workers.count)
+            serial, workers = self.serial, self.workers.count
+            bench = set_up(self.plan, self._module, self._tables, serial.arrays, batch, serial.literals, workers)
             run = self._scheduler.start(plan, bench)
             run.beside = beside
             run.seconds["construct"] = built - began

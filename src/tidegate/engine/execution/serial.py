@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.engine.arrays import ArrayBinder, workspace
 from tidegate.engine.batch import Batch
-from tidegate.engine.intake import Bound
 from tidegate.engine.interpreter import Interpreter
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.jit import is_uncompiled
-from tidegate.operations.plan import DTYPES, Program
+from tidegate.operations.plan import Program
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +34,7 @@ class SerialRun:
         self.plan = program.plan
         self.literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
         self._module = module
-        self._tables = tables
+        self.arrays = ArrayBinder(self.plan.arrays, {("table", name): table for name, table in tables.items()})
         self._interpreter = Interpreter(program, dict(tables), strings)
         self._compiled = [plan.compiled for plan in self.plan.transactions]
         self._plain = is_uncompiled()
@@ -46,16 +46,13 @@ class SerialRun:
 
     def prepare(self, batch: Batch) -> Callable[[Array, int, int], int]:
         """`run` for many parts of a batch; each thread needs one of its own."""
-        rows = _flat(batch.rows, batch.slots)
-        values = _flat(batch.values, [bound.values for bound in batch.values])
-        tables = tuple(array for layout in self.plan.tables for array in self._tables[layout.name].arrays)
-        arrays = (rows, values, tables, (batch.valid, *batch.results), self.literals, self._scratch(batch))
+        arrays = self.arrays.bind(batch, workspace(self.plan, batch, self.literals))
         compiled, kinds, status = self._module.run, batch.kinds, batch.status
 
         def run(order: Array, position: int, stop: int) -> int:
             interpreted = 0
             while True:
-                position = compiled(position, stop, order, kinds, status, *arrays)
+                position = compiled(position, stop, order, kinds, status, arrays)
                 while position < stop:  # what is never compiled needs no call of `run` in between
                     event = int(order[position])
                     if status[event] == 0:
@@ -73,19 +70,3 @@ class SerialRun:
                 return run(order, position, stop)
 
         return run_quietly if self._plain else run
-
-    def _scratch(self, batch: Batch) -> tuple[Array, ...]:
-        found = []
-        for position, kind in self.plan.scratch:
-            offsets = batch.rows[position].offsets
-            assert offsets is not None
-            longest = int(np.max(np.diff(offsets))) if batch.size else 0
-            found.append(np.zeros(longest, DTYPES[kind]))
-        return tuple(found)
-
-
-def _flat(bounds: list[Bound], arrays: list[Array]) -> tuple[Array, ...]:
-    found: list[Array] = []
-    for bound, array in zip(bounds, arrays, strict=True):
-        found += [array] if bound.offsets is None else [bound.offsets, array]
-    return tuple(found)

@@ -159,7 +159,7 @@ class GroupInterpreter:
         for member in members:
             plan = self._flows.members[member]
             if plan.border and plan.stream == active:
-                events = self._lane.opened(active)
+                events = self._lane.open_batch(active)
                 fresh = events[batch.status[events] == 0]
                 batch.status[fresh] = batch.reason(reason)
                 batch.valid[events] = False
@@ -172,7 +172,7 @@ class GroupInterpreter:
             return  # its window's owner runs it
         if member.border:
             if member.stream == active:
-                for event in self._lane.opened(active).tolist():
+                for event in self._lane.open_batch(active).tolist():
                     self._step(batch, number, event)
         else:
             span = self._lane.spans.get(member.stream, self._run.streams[member.stream].span)

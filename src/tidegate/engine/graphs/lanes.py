@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.kernels.flows import tick
+from tidegate.engine.state.streams import StreamState
 from tidegate.operations.flow import (
     ALONE,
     GIVES,
@@ -54,8 +55,9 @@ SMALLEST = 64
 class Lane:
     """Where one walk stands. `stage` is the number of the stage whose groups it runs; None for all of them."""
 
-    def __init__(self, flows: FlowsPlan, transactions: int, stage: int | None) -> None:
-        self.flows, self.stage = flows, stage
+    def __init__(self, plan: ProgramPlan, streams: Sequence[StreamState], stage: int | None) -> None:
+        flows, self.stage = plan.flows, stage
+        self.flows = flows
         self.control = np.zeros(ROUNDS + len(flows.flows), np.int64)
         self.control[GROUP] = -1
         self.log = np.zeros((SMALLEST, 6), np.int64)
@@ -63,15 +65,27 @@ class Lane:
         """What it ran, for a history: member, round, group, committed, tuples, when."""
         self.trace = np.zeros(0, np.int64)
         """The words of the steps that it noted, or is to run (`operations.flow`)."""
-        self.open: dict[str, Array] = {}
-        self.spans: dict[int, Array] = {}
-        """Where the round at hand lies in streams of other stages."""
+        self.open: dict[int, Array] = {}
+        self.opened: dict[int, Array] = {}
+        """How many events wait in the open batch of each border stream, and which."""
+        self.spans = {number: streams[number].span for number in flows.crossing}
+        """Where the round at hand lies in the streams that lead from one stage to another."""
+        self.refused = np.empty(0, np.int32)
+        """By event: not 0 where it must not run."""
+        self.hits = np.zeros(len(flows.members), np.int64)
+        self.void_valid = np.zeros(1, np.bool_)
+        self.void_results = [np.zeros(1, kind.dtype) for kind in plan.result_arrays]
+        """Where the results of transactions go whose results nobody gets."""
+        self.wanted = {table.name: np.zeros((1, len(table.key)), np.int64) for table in plan.tables}
+        self.float_wanted = {name: words.view(np.float64) for name, words in self.wanted.items()}
+        """One key of each table, to be looked up."""
         groups = sum(len(flow.groups) for flow in flows.flows)
-        self.mine = np.ones(groups + transactions, np.bool_)
+        self.mine = np.ones(groups + len(plan.transactions), np.bool_)
         self.roles = np.full(len(flows.streams), ALONE, np.int64)
         self.rounds_before = np.zeros(len(flows.flows), np.int64)
         self.seconds = 0.0
-        self.environment: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
+        self.arrays: tuple[int, tuple[Any, ...]] | None = None
+        """What generated code works on, and since which change of arrays."""
         if stage is not None:
             self._take_part(flows, groups, stage)
 
@@ -83,31 +97,31 @@ class Lane:
         emitted = {stream for group in own.groups for stream in flows.group(group).emits}
         for stream in flows.crossing:
             self.roles[stream] = GIVES if stream in emitted else TAKES if stream in own.takes else NOTHING
-        self.spans = {stream: np.zeros(2, np.int64) for stream in flows.crossing if stream not in emitted}
+        self.spans |= {stream: np.zeros(2, np.int64) for stream in flows.crossing if stream not in emitted}
 
     def givers(self, lanes: Sequence[Lane]) -> list[int]:
         """Those of the lanes that it takes streams from."""
         return [number for number, lane in enumerate(lanes) if np.any((self.roles == TAKES) & (lane.roles == GIVES))]
 
-    def begin(self, events: int, rounds: Array, record: bool, mode: int = UNTRACED) -> None:
+    def begin(self, events: int, refused: Array, rounds: Array, record: bool, mode: int = UNTRACED) -> None:
         """Stand before the first event of a batch; `rounds` are the numbers of the last rounds of each graph."""
+        self.refused = refused
         self.control[POSITION], self.control[GROUP], self.control[RECORD] = 0, -1, record
         self.turn_to(mode)
         self.control[ROUNDS:] = self.rounds_before[:] = rounds
         for number in (border for flow in self.flows.flows for border in flow.borders):
-            self.open[f"open_{number}"] = np.zeros(1, np.int64)
-            self.open[f"opened_{number}"] = np.empty(events + 1, np.int64)
+            self.open[number], self.opened[number] = np.zeros(1, np.int64), np.empty(events + 1, np.int64)
         self.seconds = 0.0
-        self.environment = None
+        self.arrays = None
 
     @property
     def rounds(self) -> Array:
         """The number of the last round of each graph."""
         return self.control[ROUNDS:]
 
-    def opened(self, stream: int) -> Array:
+    def open_batch(self, stream: int) -> Array:
         """The events of the open batch of a border stream."""
-        return self.open[f"opened_{stream}"][: self.open[f"open_{stream}"][0]]
+        return self.opened[stream][: self.open[stream][0]]
 
     # --- history -------------------------------------------------------------------------------------------
 

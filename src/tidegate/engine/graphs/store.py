@@ -199,6 +199,8 @@ class GraphStore:
             self._load_history(name, numbers)
         waiting = self._tables[WAITING.name]
         kept_rows = waiting.rows(waiting.slots()).to_pylist()
-        self._flows.waiting = Waiting.unpacked(kept_rows[0]["events"]) if kept_rows else Waiting()
+        plan = self._flows.plan
+        only = plan.event_names[plan.entries[0]]
+        self._flows.waiting = Waiting.unpacked(kept_rows[0]["events"], only) if kept_rows else Waiting()
         self._had_waiting = bool(kept_rows)
         self.stale = False

@@ -106,9 +106,10 @@ class Waiting:
         return " ".join(_packed(table) for table in self.tables)
 
     @staticmethod
-    def unpacked(text: str) -> Waiting:
-        """What `packed` gave."""
-        return Waiting([_unpacked(part) for part in text.split()])
+    def unpacked(text: str, only_stream: str) -> Waiting:
+        """What `packed` gave; states of earlier versions do not say which stream events without a name are for."""
+        tables = [_unpacked(part) for part in text.split()]
+        return Waiting([t if _STREAM in (t.schema.metadata or {}) else _described(t, only_stream) for t in tables])
 
 
 NOTHING_WAITS = Waiting()

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.engine.arrays import ArrayBinder, workspace
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.workers import Workers
@@ -59,7 +60,6 @@ from tidegate.operations.flow import (
     REPLAYING,
     STREAM_FULL,
     TABLE_FULL,
-    TOP_WORDS,
     TOUCHED_FULL,
     TRACE_FULL,
     TRACING,
@@ -69,13 +69,11 @@ from tidegate.operations.flow import (
     FlowsPlan,
     WindowParameter,
     column_of,
-    round_ends,
-    round_span,
     structures_of,
 )
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import Step
-from tidegate.operations.plan import DTYPES, Program, column_array
+from tidegate.operations.plan import Program
 
 Array = npt.NDArray[Any]
 
@@ -118,22 +116,26 @@ class GraphWalk:
             self.windows[stage].add(layout)
         self._journals = {name: Journal(tables[name]) for name in self.flows.journalled}
         self.histories = {name: History(tables[name], keep) for name, keep in self.flows.remembered}
-        self._hits = np.zeros(len(self.flows.members), np.int64)
-        widest = max((sum(len(f.kinds) for f in s.fields) for s in self.flows.streams), default=0)
-        self._words = [np.zeros(widest + 1, np.int64) for _ in self.flows.stages]
-        self._scratch = [np.zeros(TOP_WORDS, np.int64) for _ in self.flows.stages]
+        self._arrays = ArrayBinder(self.flows.arrays, self._owners())
         self._order = np.empty(0, np.int64)
-        self._whole = Lane(self.flows, len(self.plan.transactions), None)
-        self._lanes = [Lane(self.flows, len(self.plan.transactions), n) for n in range(len(self.flows.stages))]
+        self._whole = Lane(self.plan, self.streams, None)
+        self._lanes = [Lane(self.plan, self.streams, stage) for stage in range(len(self.flows.stages))]
         self._workers = workers
         self._walked: Lane | None = None
         """Who went through the last batch; None where no event of it came to a graph."""
         self._rooms = 0
         self._python = threading.Lock()
-        self._ends: dict[str, Array] = {}
         self._codec = StepCodec(self.plan)
         self._steps: list[bytes] = []
         self._at: StepRecord | None = None
+
+    def _owners(self) -> dict[tuple[str, str | int], object]:
+        """Who owns the arrays that generated code works on, but for those that come with a batch."""
+        found: dict[tuple[str, str | int], object] = {("table", name): table for name, table in self._tables.items()}
+        found |= {("journal", name): journal for name, journal in self._journals.items()}
+        found |= {("history", name): history for name, history in self.histories.items()}
+        found |= {("stream", number): stream for number, stream in enumerate(self.streams)}
+        return found | {("windows", stage): windows for stage, windows in enumerate(self.windows)}
 
     def window(self, number: int) -> tuple[Windows, int]:
         """Where a window lies: those of its stage, and its number among them."""
@@ -184,16 +186,16 @@ class GraphWalk:
     def run(self, job: Job) -> Execution:
         """Take events through the graphs in one walk."""
         began = time.perf_counter()
-        self._begin(job.order, TRACING if job.trace else UNTRACED)
+        self._begin(job.batch, job.order, TRACING if job.trace else UNTRACED)
         interpreted = self._walk_to_the_end(job.batch)
         return self._execution("serial", began, interpreted, _IN_ORDER)
 
     def run_around(self, job: Job, plain: Sequence[tuple[int, int]], executor: Executor) -> Execution:
         """The same, but another executor runs the events of these parts of the order, all of plain transactions."""
         began, elsewhere, interpreted, executions = time.perf_counter(), 0.0, 0, []
-        self._begin(job.order, UNTRACED)
+        self._begin(job.batch, job.order, UNTRACED)
         for begin, end in plain:
-            interpreted += self._walk(self._whole, job.batch, job.order, begin, job.batch.status)
+            interpreted += self._walk(self._whole, job.batch, begin)
             left = time.perf_counter()
             executions.append(executor.run(job.part(job.order[begin:end], begin == 0)))
             self._whole.control[POSITION] = end
@@ -219,15 +221,15 @@ class GraphWalk:
         seconds = {"execute": time.perf_counter() - began}
         return Execution(strategy, interpreted=interpreted, why=why, seconds=seconds, properties=rounds)
 
-    def _begin(self, order: Array, mode: int) -> None:
+    def _begin(self, batch: Batch, order: Array, mode: int) -> None:
         """Let one lane stand before the first event."""
         self._order, self._walked = order, self._whole
-        self._whole.begin(len(order), self.rounds.copy(), self.recording, mode)
+        self._whole.begin(len(order), batch.status, self.rounds.copy(), self.recording, mode)
 
     def _walk_to_the_end(self, batch: Batch) -> int:
         """Let one lane walk from where it stands; returns how often plain Python ran."""
         lane = self._whole
-        interpreted = self._walk(lane, batch, self._order, len(self._order), batch.status)
+        interpreted = self._walk(lane, batch, len(self._order))
         self.history += history_of([lane], self.plan, len(self.history))
         if lane.control[MODE] == TRACING:
             self._steps.append(self._codec.pack(lane.noted, self._strings, batch.reasons))
@@ -240,9 +242,9 @@ class GraphWalk:
         found, self._steps = b"".join(self._steps), []
         return found
 
-    def begin_replay(self, order: Array) -> None:
+    def begin_replay(self, batch: Batch, order: Array) -> None:
         """Stand before the first event of a batch with triggers off: nothing runs but the steps that `replay` gets."""
-        self._begin(order, REPLAYING)
+        self._begin(batch, order, REPLAYING)
 
     def replay(self, batch: Batch, records: Iterable[StepRecord]) -> None:
         """Run these steps, each on the input of its record; what they emit starts nothing."""
@@ -253,7 +255,7 @@ class GraphWalk:
             for stream, count in self._codec.tuples(record):
                 self._rooms += self.streams[stream].reserve(count)
             self._whole.run_only(words)
-            self._walk(self._whole, batch, self._order, len(self._order), batch.status)
+            self._walk(self._whole, batch, len(self._order))
 
     def end_replay(self, batch: Batch, trace: bool) -> Execution:
         """Turn triggers on: run what the steps left in streams, and all events behind them."""
@@ -264,21 +266,17 @@ class GraphWalk:
 
     def _run_side_by_side(self, batch: Batch, order: Array) -> tuple[int, dict[str, float]]:
         """Let the lanes of all stages walk, each through a piece when those before it have."""
-        self._order, refused = (
-            order,
-            batch.status.copy(),
-        )  # what the first lane decides must not change what the others see
-        self._ends = {
-            round_ends(self.flows.streams[number].name): np.zeros(len(order) + 2, np.int64)
-            for number in self.flows.crossing
-        }
+        self._order = order
+        refused = batch.status.copy()  # what the first lane decides must not change what the others see
+        for number in self.flows.crossing:
+            self.streams[number].round_ends = np.zeros(len(order) + 2, np.int64)
         for lane in self._lanes:
-            lane.begin(len(order), self.rounds.copy(), self.recording)
+            lane.begin(len(order), refused, self.rounds.copy(), self.recording)
         stops = pieces_of(len(order), PIECES, PIECE_EVENTS)
         interpreted = [0] * len(self._lanes)
 
         def walk(lane: int, piece: int) -> None:
-            interpreted[lane] += self._walk(self._lanes[lane], batch, order, stops[piece], refused)
+            interpreted[lane] += self._walk(self._lanes[lane], batch, stops[piece])
 
         pipeline = Pipeline([lane.givers(self._lanes) for lane in self._lanes], len(stops), walk)
         try:
@@ -291,13 +289,13 @@ class GraphWalk:
         shares = {f"stage {number} seconds": lane.seconds for number, lane in enumerate(self._lanes)}
         return sum(interpreted), {"stages": len(self._lanes), "pieces": len(stops), **shares}
 
-    def _walk(self, lane: Lane, batch: Batch, order: Array, stop: int, refused: Array) -> int:
+    def _walk(self, lane: Lane, batch: Batch, stop: int) -> int:
         """Go on up to an event, helping where machine code asks for it; returns how often plain Python ran."""
         began, control, interpreted = time.perf_counter(), lane.control, 0
-        while (code := self._flow(lane, stop, order, batch, self._environment(lane, batch, refused))) != DONE:
+        while (code := self._flow(lane, stop, batch)) != DONE:
             with self._python:
                 if code == PLAIN_EVENT:
-                    event = int(order[control[POSITION]])
+                    event = int(self._order[control[POSITION]])
                     self._interpreter.run(batch, event)
                     lane.log_steps({-1 - int(batch.kinds[event]): 1}, 0, -1, batch.status[event] == 0)
                     self._end_step(lane, batch, int(batch.status[event]))
@@ -316,12 +314,13 @@ class GraphWalk:
         lane.seconds += time.perf_counter() - began
         return interpreted
 
-    def _flow(self, lane: Lane, stop: int, order: Array, batch: Batch, env: tuple[tuple[Any, ...], ...]) -> int:
+    def _flow(self, lane: Lane, stop: int, batch: Batch) -> int:
+        arrays = self._bound(lane, batch)
         with np.errstate(all="ignore") if self._plain else contextlib.nullcontext():
             if lane.control[MODE] == UNTRACED:
-                return int(self._module.flow(stop, order, batch.kinds, env))
+                return int(self._module.flow(stop, self._order, batch.kinds, arrays))
             floats = lane.trace.view(np.float64)
-            return int(self._module.traced_flow(stop, order, batch.kinds, lane.trace, floats, env))
+            return int(self._module.traced_flow(stop, self._order, batch.kinds, lane.trace, floats, arrays))
 
     def _end_step(self, lane: Lane, batch: Batch, status: int) -> None:
         """Plain Python ran a step."""
@@ -342,7 +341,7 @@ class GraphWalk:
         """The events whose atomic batch is not complete, in the order in which they came."""
         if self._walked is None:
             return np.empty(0, np.int64)
-        found = [self._walked.opened(number) for flow in self.flows.flows for number in flow.borders]
+        found = [self._walked.open_batch(number) for flow in self.flows.flows for number in flow.borders]
         waiting = np.concatenate(found)
         place = np.empty(int(waiting.max(initial=-1)) + 1, np.int64)
         ordered = self._order[self._order < len(place)]
@@ -353,52 +352,13 @@ class GraphWalk:
         """The journal of a table."""
         return self._journals[table]
 
-    def _environment(self, lane: Lane, batch: Batch, refused: Array) -> tuple[tuple[Any, ...], ...]:
-        """The arrays that a lane works on; made anew when some were replaced."""
-        if lane.environment is None or lane.environment[0] != self._rooms:
+    def _bound(self, lane: Lane, batch: Batch) -> tuple[Any, ...]:
+        """The arrays that a lane works on; found again when some were replaced."""
+        if lane.arrays is None or lane.arrays[0] != self._rooms:
             with self._python:  # arrays that follow a table's growth are replaced by whoever asks first
-                arrays = self._arrays(lane, batch, refused)
-                found = tuple(tuple(arrays[name] for name in names) for _, names in self.flows.environment)
-                lane.environment = (self._rooms, found)
-        return lane.environment[1]
-
-    def _arrays(self, lane: Lane, batch: Batch, refused: Array) -> dict[str, Any]:
-        arrays: dict[str, Any] = {"literals": self._literals, "status": batch.status, "refused": refused}
-        arrays |= {"control": lane.control, "hits": self._hits, "log": lane.log, **lane.open}
-        arrays |= {"mine": lane.mine, "roles": lane.roles, "rounds_before": lane.rounds_before}
-        for family, bounds, data in (
-            ("rows", batch.rows, batch.slots),
-            ("values", batch.values, [bound.values for bound in batch.values]),
-        ):
-            for number, (bound, values) in enumerate(zip(bounds, data, strict=True)):
-                arrays[f"{family}_{number}"] = values
-                arrays |= {f"{family}_{number}_offsets": bound.offsets, f"{family}_{number}_data": values}
-        for table in self._tables.values():
-            name = table.layout.name
-            fields = [column_array(name, column.name) for column in table.layout.value_columns]
-            arrays |= dict(zip((f"e_{name}", f"k_{name}", f"f_{name}", *fields), table.arrays, strict=True))
-            wanted = np.zeros((1, len(table.layout.key)), np.int64)
-            arrays |= {f"ix_{name}": table.index, f"want_{name}": wanted, f"fwant_{name}": wanted.view(np.float64)}
-        for number, kind in enumerate(self.plan.result_arrays):
-            arrays |= {f"results_{number}": batch.results[number], f"void_{number}": np.zeros(1, DTYPES[kind])}
-        arrays |= {"valid": batch.valid, "void_valid": np.zeros(1, np.bool_)}
-        for number, (binding, kind) in enumerate(self.plan.scratch):
-            offsets = batch.rows[binding].offsets
-            assert offsets is not None
-            arrays[f"undo_{number}"] = np.zeros(int(np.max(np.diff(offsets), initial=0)), DTYPES[kind])
-        for number, stream in enumerate(self.streams):
-            arrays |= stream.named_arrays()
-            arrays[round_span(stream.layout.name)] = lane.spans.get(number, stream.span)
-            arrays[round_ends(stream.layout.name)] = self._ends.get(round_ends(stream.layout.name), stream.span)
-        for journal in self._journals.values():
-            arrays |= journal.arrays()
-        for history in self.histories.values():
-            arrays |= history.arrays()
-        for stage, (windows, words) in enumerate(zip(self.windows, self._words, strict=True)):
-            arrays |= {f"wheap_{stage}": windows.heap, f"wjournal_{stage}": windows.journal}
-            arrays |= {f"wstate_{stage}": windows.state, f"wbases_{stage}": windows.bases, f"wwords_{stage}": words}
-            arrays |= {f"wwords_floats_{stage}": words.view(np.float64), f"wscratch_{stage}": self._scratch[stage]}
-        return arrays
+                worker = workspace(self.plan, batch, self._literals)
+                lane.arrays = (self._rooms, self._arrays.bind(batch, worker, lane))
+        return lane.arrays[1]
 
     def _make_room(self, code: int, lane: Lane) -> None:
         which = self.plan.tables[int(lane.control[WHICH])].name if self.plan.tables else ""

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from tidegate.engine.state.strings import Numbering
 from tidegate.operations.layout import Kind, TableLayout
-from tidegate.operations.plan import DTYPES
 
 Array = npt.NDArray[Any]
 
@@ -36,9 +35,9 @@ def column_values(column: pa.Array, kind: Kind, strings: Numbering) -> Array:
     if kind is Kind.BOOL:
         return np.ascontiguousarray(column.fill_null(False).to_numpy(zero_copy_only=False))
     if len(column) == 0:
-        return np.empty(0, DTYPES[kind])
+        return np.empty(0, kind.dtype)
     # The values under nulls are whatever Arrow left there: an event that needs them is refused.
-    return np.frombuffer(column.buffers()[1], DTYPES[kind], len(column), 8 * column.offset)
+    return np.frombuffer(column.buffers()[1], kind.dtype, len(column), 8 * column.offset)
 
 
 def key_words(columns: list[pa.Array], layout: TableLayout, strings: Numbering) -> Array:

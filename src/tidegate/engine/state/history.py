@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.state.table import TableState
+from tidegate.operations.flow import HISTORY_FIRST, HISTORY_LATEST, HISTORY_NEXT
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import DTYPES, column_array
 
 Array = npt.NDArray[Any]
 SMALLEST = 64
-FIRST, NEXT, LATEST = 0, 1, 2
 LONG_AGO = -(1 << 63)
 
 
@@ -31,7 +30,7 @@ class History:
     def __init__(self, table: TableState, keep: int) -> None:
         self.table, self.keep = table, keep
         self.state = np.array([0, 0, LONG_AGO], np.int64)
-        self.heads, self.last_entry = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._heads, self._last_entry = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._waiting = np.empty(0, np.int64)  # slots of rows that are gone but had states when last looked at
         self._allocate(SMALLEST)
         table.pins = self.pinned
@@ -40,11 +39,11 @@ class History:
         self.before, self.time, self.slots = (np.zeros(size, np.int64) for _ in range(3))
         self.exists = np.zeros(size, np.bool_)
         kinds = self.table.layout.value_columns
-        self.columns = {column.name: np.zeros(size, DTYPES[column.kind]) for column in kinds}
+        self.columns = {column.name: np.zeros(size, column.kind.dtype) for column in kinds}
 
     def grow(self) -> None:
         """Twice the room."""
-        numbers = np.arange(self.state[FIRST], self.state[NEXT])
+        numbers = np.arange(self.state[HISTORY_FIRST], self.state[HISTORY_NEXT])
         old = (self.before, self.time, self.slots, self.exists, self.columns)
         size = len(self.time)
         self._allocate(2 * size)
@@ -54,25 +53,27 @@ class History:
         for name, column in self.columns.items():
             column[now] = old[4][name][then]
 
-    def arrays(self) -> dict[str, Array]:
-        """What generated code calls them; heads grow with the table."""
+    @property
+    def heads(self) -> Array:
+        """Per slot of the table: the link to its newest state."""
         self._follow()
-        name = self.table.layout.name
-        found: dict[str, Array] = {f"hs_{name}": self.state, f"hh_{name}": self.heads, f"hl_{name}": self.last_entry}
-        found |= {f"hp_{name}": self.before, f"ht_{name}": self.time, f"hr_{name}": self.slots}
-        found[f"he_{name}"] = self.exists
-        return found | {f"h{column_array(name, field)}": column for field, column in self.columns.items()}
+        return self._heads
+
+    @property
+    def last_entry(self) -> Array:
+        """Per slot: 0, but for the time in which generated code goes through a journal."""
+        self._follow()
+        return self._last_entry
 
     def _follow(self) -> None:
-        more = len(self.table.exists) - len(self.heads)
+        more = len(self.table.exists) - len(self._heads)
         if more > 0:
-            self.heads = np.concatenate([self.heads, np.zeros(more, np.int64)])
-            self.last_entry = np.concatenate([self.last_entry, np.zeros(more, np.int64)])
+            self._heads = np.concatenate([self._heads, np.zeros(more, np.int64)])
+            self._last_entry = np.concatenate([self._last_entry, np.zeros(more, np.int64)])
 
     def pinned(self, slots: Array) -> Array:
         """Which slots have states, so that they must stay even if their row does not exist."""
-        self._follow()
-        return np.asarray(self.heads[slots] > self.state[FIRST])
+        return np.asarray(self.heads[slots] > self.state[HISTORY_FIRST])
 
     def sweep(self, touched: Array) -> None:
         """Free the slots of rows that are gone and whose states are forgotten by now."""
@@ -95,7 +96,7 @@ class History:
 
     def _places(self) -> Array:
         """Where the states lie that are not forgotten."""
-        return np.arange(self.state[FIRST], self.state[NEXT]) & (len(self.time) - 1)
+        return np.arange(self.state[HISTORY_FIRST], self.state[HISTORY_NEXT]) & (len(self.time) - 1)
 
     def _string_columns(self) -> list[Array]:
         kinds = self.table.layout.value_columns
@@ -103,35 +104,33 @@ class History:
 
     def add(self, slot: int, time: int) -> None:
         """Note the state that a row has now."""
-        self._follow()
-        if self.state[NEXT] - self.state[FIRST] >= len(self.time):
+        if self.state[HISTORY_NEXT] - self.state[HISTORY_FIRST] >= len(self.time):
             self.grow()
-        place = int(self.state[NEXT]) & (len(self.time) - 1)
+        place = int(self.state[HISTORY_NEXT]) & (len(self.time) - 1)
         self.before[place], self.time[place], self.slots[place] = self.heads[slot], time, slot
         self.exists[place] = self.table.exists[slot]
         for name, column in self.columns.items():
             column[place] = self.table.columns[name][slot]
-        self.state[NEXT] += 1
-        self.heads[slot] = self.state[NEXT]
-        self.state[LATEST] = max(int(self.state[LATEST]), time)
+        self.state[HISTORY_NEXT] += 1
+        self.heads[slot] = self.state[HISTORY_NEXT]
+        self.state[HISTORY_LATEST] = max(int(self.state[HISTORY_LATEST]), time)
         self.forget()
 
     def forget(self) -> None:
         """Forget what nobody may ask for any more."""
-        while self.state[FIRST] < self.state[NEXT]:
-            place = int(self.state[FIRST]) & (len(self.time) - 1)
+        while self.state[HISTORY_FIRST] < self.state[HISTORY_NEXT]:
+            place = int(self.state[HISTORY_FIRST]) & (len(self.time) - 1)
             if not self._is_forgotten(place):
                 return
-            self.state[FIRST] += 1
+            self.state[HISTORY_FIRST] += 1
 
     def _is_forgotten(self, place: int) -> bool:
-        return int(self.time[place]) + self.keep <= int(self.state[LATEST])
+        return int(self.time[place]) + self.keep <= int(self.state[HISTORY_LATEST])
 
     def of(self, slot: int, now: int, last: int) -> list[int]:
         """Where the states of a row lie that one may ask for, the newest first."""
-        self._follow()
         found, link = [], int(self.heads[slot])
-        while link > self.state[FIRST]:
+        while link > self.state[HISTORY_FIRST]:
             place = (link - 1) & (len(self.time) - 1)
             link = int(self.before[place])
             if now - last < int(self.time[place]) <= now and not self._is_forgotten(place):
@@ -146,7 +145,6 @@ class History:
         self.heads[:] = 0
         while len(self.time) <= len(slots):
             self._allocate(2 * len(self.time))
-        self._follow()
         for number in range(len(slots)):
             place = (first + number) & (len(self.time) - 1)
             slot = int(slots[number])
@@ -155,6 +153,6 @@ class History:
             for name, column in self.columns.items():
                 column[place] = columns[name][number]
             self.heads[slot] = first + number + 1
-        self.state[NEXT] = first + len(slots)
+        self.state[HISTORY_NEXT] = first + len(slots)
         gone = np.unique(slots)
         self._waiting = gone[~self.table.exists[gone]]

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.state.table import TableState
-from tidegate.operations.plan import DTYPES, column_array
 
 Array = npt.NDArray[Any]
 SMALLEST = 64
@@ -27,16 +26,8 @@ class Journal:
         """Make room for so many rows; what is in it is of no use any more."""
         self.slots, self.times, self.begins = (np.empty(size, np.int64) for _ in range(3))
         self.exists = np.empty(size, np.bool_)
-        kinds = {column.name: DTYPES[column.kind] for column in self.table.layout.value_columns}
+        kinds = {column.name: column.kind.dtype for column in self.table.layout.value_columns}
         self.columns = {name: np.empty(size, kind) for name, kind in kinds.items()}
-
-    def arrays(self) -> dict[str, Array]:
-        """What generated code calls them."""
-        name = self.table.layout.name
-        found = {f"jn_{name}": self.count, f"jr_{name}": self.slots, f"je_{name}": self.exists}
-        found |= {f"jt_{name}": self.times, f"jb_{name}": self.begins}
-        found |= {f"j{column_array(name, field)}": column for field, column in self.columns.items()}
-        return found | {f"tn_{name}": self.touched_count, f"tt_{name}": self.touched, f"tm_{name}": self.table.marks}
 
     def take_touched(self) -> Array:
         """The slots that were written since the last call."""

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from tidegate.engine.state.columns import column_values, one_piece
 from tidegate.engine.state.strings import StringPool
-from tidegate.operations.flow import StreamField, StreamLayout, stream_array, stream_count
+from tidegate.operations.flow import StreamField, StreamLayout
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import DTYPES
 
 Array = npt.NDArray[Any]
 SMALLEST = 64
@@ -26,18 +25,14 @@ class StreamState:
         self.span = np.zeros(2, np.int64)
         """Where the round at hand begins, and how many tuples there are."""
         self.count = self.span[1:]
+        self.round_ends = self.span
+        """Where each round of a batch ends, for the stages that take the stream's tuples while others emit them."""
         self.batches = np.empty(SMALLEST, np.int64)
         self.columns = {
-            (field.name, part): np.empty(SMALLEST, DTYPES[kind])
+            (field.name, part): np.empty(SMALLEST, kind.dtype)
             for field in layout.fields
             for part, kind in enumerate(field.kinds)
         }
-
-    def named_arrays(self) -> dict[str, Array]:
-        """What generated code calls them."""
-        name = self.layout.name
-        found = {stream_array(name, *place): column for place, column in self.columns.items()}
-        return found | {stream_count(name): self.count, f"b_{name}": self.batches}
 
     def grow(self) -> None:
         """Make room for twice as many tuples."""
@@ -63,7 +58,7 @@ class StreamState:
 
     def clear(self) -> None:
         """Forget all tuples."""
-        self.span[:] = 0
+        self.span[:], self.round_ends = 0, self.span
 
     def drop(self, count: int) -> None:
         """Forget the first tuples."""

@@ -35,7 +35,6 @@ from tidegate.engine.kernels.index import (
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.touched import Touched
 from tidegate.operations.layout import Kind, TableLayout
-from tidegate.operations.plan import DTYPES
 
 Array = npt.NDArray[Any]
 SMALLEST = 16
@@ -64,7 +63,7 @@ class TableState:
         self.keys = np.zeros((SMALLEST, len(self.layout.key)), np.int64)
         self.exists = np.zeros(SMALLEST, np.bool_)
         self.columns = {
-            column.name: np.full(SMALLEST, self.defaults[column.name], DTYPES[column.kind])
+            column.name: np.full(SMALLEST, self.defaults[column.name], column.kind.dtype)
             for column in self.layout.value_columns
         }
         self._counters = np.zeros(4, np.int64)
@@ -75,9 +74,9 @@ class TableState:
         self.touched = Touched(len(self.layout.key))
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
-        """What generated code works on: existence, keys, keys as floats, and the columns."""
-        return (self.exists, self.keys, self.keys.view(np.float64), *self.columns.values())
+    def float_keys(self) -> Array:
+        """The keys as floats."""
+        return self.keys.view(np.float64)
 
     @property
     def marks(self) -> Array:

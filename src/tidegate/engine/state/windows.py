@@ -62,8 +62,8 @@ from tidegate.engine.kernels.windows import (
     WINDOW_ROOM,
     fill,
 )
+from tidegate.operations.flow import TOP_WORDS
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import DTYPES
 
 Array = npt.NDArray[Any]
 
@@ -126,12 +126,19 @@ class Windows:
         self.journal = np.zeros((journal_lines, 2), np.int64)
         self.state = np.zeros(STATE_WORDS, np.int64)
         self.bases = np.zeros(0, np.int64)
+        self.words = np.zeros(1, np.int64)
+        """The tuple that is about to enter a window; the same as floats."""
+        self.float_words = self.words.view(np.float64)
+        self.tops = np.zeros(TOP_WORDS, np.int64)
+        """What calls of `top` gave in the transaction at hand."""
         self._ring_rows = ring_rows
         self._table_buckets = table_buckets
 
     def add(self, layout: WindowLayout) -> int:
         """Lay out an empty window, number `len(layouts)` until now; returns where it begins."""
         self.layouts.append(layout)
+        self.words = np.zeros(max(len(self.words), len(layout.columns)), np.int64)
+        self.float_words = self.words.view(np.float64)
         self.bases = np.append(self.bases, len(self.heap))
         self.heap = np.append(self.heap, self._sized(layout, _NO_SCALARS, np.zeros((0, layout.width), np.int64)))
         return int(self.bases[-1])
@@ -319,7 +326,7 @@ def _as_values(words: Array, kind: Kind) -> Array:
     """Words as a column of a kind."""
     if kind is Kind.FLOAT:
         return words.copy().view(np.float64)
-    return words.astype(DTYPES[kind])
+    return words.astype(kind.dtype)
 
 
 def _as_words(values: Array, kind: Kind) -> Array:

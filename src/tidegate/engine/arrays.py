@@ -1,0 +1,83 @@
+"""Finds the arrays that generated code works on, as the program's plan lists them (`operations.arrays`).
+
+    ArraySpec(owner="table", of="Account", role="columns", key="balance")     tables["Account"].columns["balance"]
+
+An array is its owner's attribute. Owners that live as long as the engine (tables, streams, windows, ...) are known when
+a program is loaded, and whatever they lack is found there; a batch, a worker and a walk come with each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.engine.batch import Batch
+from tidegate.operations.arrays import ArraySpec
+from tidegate.operations.plan import ProgramPlan
+
+Array = npt.NDArray[Any]
+Owners = Mapping[tuple[str, str | int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What a worker has for itself: the numbers of the program's strings, and room to save lists that it writes."""
+
+    literals: Array
+    undo: Sequence[Array]
+
+
+def workspace(plan: ProgramPlan, batch: Batch, literals: Array) -> Workspace:
+    """Room for the longest lists of a batch."""
+    return Workspace(literals, [np.zeros(_longest(batch, row), kind.dtype) for row, kind in plan.scratch])
+
+
+def _longest(batch: Batch, row: int) -> int:
+    offsets = batch.rows[row].offsets
+    assert offsets is not None
+    return int(np.max(np.diff(offsets), initial=0))
+
+
+class ArrayBinder:
+    """Finds the arrays of a list, again and again: owners replace them as they grow.
+
+    `owners` are those that stay, by kind and name.
+    """
+
+    def __init__(self, specs: Sequence[ArraySpec], owners: Owners) -> None:
+        self._wanted = [(spec, owners.get((spec.owner, spec.of))) for spec in specs]
+        for spec, owner in self._wanted:
+            if owner is not None:
+                check(spec, owner)
+
+    def bind(self, batch: Batch, worker: Workspace, lane: object = None) -> tuple[Any, ...]:
+        """The arrays, in the order of the list."""
+        passing: dict[str, Any] = {"batch": batch, "worker": worker, "lane": lane}
+        columns = {"row column": batch.rows, "value column": batch.values}
+        found = []
+        for spec, owner in self._wanted:
+            if owner is None:
+                owner = columns[spec.owner][spec.of] if spec.owner in columns else passing[spec.owner]  # type: ignore[index]
+            array = getattr(owner, spec.role)
+            found.append(array if spec.key is None else array[spec.key])
+        return tuple(found)
+
+
+def check(spec: ArraySpec, owner: object) -> None:
+    """Require that an owner has an array of the kind that generated code was written for."""
+    array = getattr(owner, spec.role, None)
+    if array is not None and spec.key is not None:
+        array = array.get(spec.key) if isinstance(array, Mapping) else array[spec.key]
+    if spec.dtype is None and isinstance(array, tuple):
+        return
+    shape = None if array is None else (array.dtype, array.shape[1] if array.ndim > 1 else 0)
+    if shape != (spec.dtype, spec.width):
+        raise AssertionError(
+            f"generated code takes {spec.name!r} ({np.dtype(spec.dtype)}, width {spec.width}), which is "
+            f"{spec.role}{'' if spec.key is None else f'[{spec.key!r}]'} of {spec.owner} {spec.of!r}; got "
+            f"{'nothing' if shape is None else f'{shape[0]}, width {shape[1]}'}"
+        )

@@ -1,0 +1,249 @@
+"""The arrays that generated code works on, as data: the compiler names them, the engine binds them.
+
+    ArraySpec(name="table__Account__balance", owner="table", of="Account", role="columns", key="balance", ...)
+
+Generated code takes its arrays as one tuple, in the order of a list of these; the engine finds each of them as
+`owner.role[key]` (`engine.arrays`). So nobody but this module says what an array is called, and nobody but the owner
+what it is.
+
+Every name in generated code that comes from a user's name begins with a word that says what it is, and `name_in_code`
+keeps different things apart whatever users call theirs:
+
+    row__src, value__amount, list__items_start     a transaction's parameters: a slot, a value, a list
+    var__total, set__total                         a variable, and whether it has been assigned
+    table__Account__balance                        a column; exists__Account and keys__Account belong to every table
+    stream__orders__price__0                       a field of a stream; its key may have several parts
+    journal__Account__balance                      what a column held before the group at hand wrote it
+    history__Account__balance                      earlier states of rows
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegate.operations.layout import Kind, TableLayout
+
+if TYPE_CHECKING:
+    from tidegate.operations.flow import FlowsPlan, StreamLayout
+    from tidegate.operations.plan import Binding
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """An array, or where `dtype` is None a tuple of arrays, that generated code works on.
+
+    `owner` and `of` say whose it is ("table", "Account"; "lane", ""), `role` which of the owner's attributes, and `key`
+    which element of that if there are several. An array of two dimensions has `width` columns.
+    """
+
+    name: str
+    owner: str
+    of: str | int
+    role: str
+    key: str | int | tuple[str, int] | None = None
+    dtype: type[np.generic] | None = np.int64
+    width: int = 0
+
+
+def name_in_code(what: str, *names: str | int) -> str:
+    """A name in generated code; different arguments give different names.
+
+    Parts are joined by two underscores. A user's name that could be taken for two parts, or could run into the
+    separator, is preceded by its length, and so is one that looks as if it were.
+    """
+    return "__".join([what, *(_part(str(name)) for name in names)])
+
+
+def _part(name: str) -> str:
+    clear = "__" not in name and name[:1] != "_" and name[-1:] != "_" and not re.match(r"n\d+_", name)
+    return name if clear else f"n{len(name)}_{name}"
+
+
+def column_array(table: str, field: str) -> str:
+    """The array that holds a column of a table."""
+    return name_in_code("table", table, field)
+
+
+def exists_array(table: str) -> str:
+    """The array that says which rows of a table exist."""
+    return name_in_code("exists", table)
+
+
+def key_array(table: str, kind: Kind) -> str:
+    """The array that holds the keys of a table, as words or as floats."""
+    return name_in_code("float_keys" if kind is Kind.FLOAT else "keys", table)
+
+
+def wanted_array(table: str, kind: Kind) -> str:
+    """The array for one key that is looked up, as words or as floats."""
+    return name_in_code("float_wanted" if kind is Kind.FLOAT else "wanted", table)
+
+
+def stream_array(stream: str, field: str, part: int) -> str:
+    """The array that carries a part of a stream's field."""
+    return name_in_code("stream", stream, field, part)
+
+
+def stream_count(stream: str) -> str:
+    """The array whose first word says how many tuples a stream holds."""
+    return name_in_code("stream_count", stream)
+
+
+def round_ends(stream: str) -> str:
+    """The array that says where each round of a batch ends in a stream that leads to another stage."""
+    return name_in_code("round_ends", stream)
+
+
+def round_span(stream: str) -> str:
+    """The array that says where the round at hand begins and ends in such a stream."""
+    return name_in_code("round_span", stream)
+
+
+# --- lists of arrays ----------------------------------------------------------------------------------------------
+
+
+def program_arrays(
+    rows: Sequence[Binding],
+    values: Sequence[Binding],
+    tables: Sequence[TableLayout],
+    results: Sequence[Kind],
+    scratch: Sequence[tuple[int, Kind]],
+) -> tuple[ArraySpec, ...]:
+    """What transactions work on: the columns of a batch, its results, tables, and what a worker has for itself."""
+    found: list[ArraySpec] = []
+    for number, binding in enumerate(rows):
+        if binding.parameter.many:
+            found.append(ArraySpec(f"rows_{number}_offsets", "row column", number, "offsets"))
+        found.append(ArraySpec(slots_array(number, binding), "batch", "", "slots", number))
+    for number, binding in enumerate(values):
+        dtype = binding.parameter.kind.dtype  # type: ignore[union-attr]
+        if binding.parameter.many:
+            found.append(ArraySpec(f"values_{number}_offsets", "value column", number, "offsets"))
+        found.append(ArraySpec(values_array(number, binding), "value column", number, "values", dtype=dtype))
+    found += [spec for table in tables for spec in _table_arrays(table)]
+    found.append(ArraySpec("valid", "batch", "", "valid", dtype=np.bool_))
+    found += [ArraySpec(f"results_{n}", "batch", "", "results", n, kind.dtype) for n, kind in enumerate(results)]
+    found.append(ArraySpec("literals", "worker", "", "literals"))
+    found += [ArraySpec(f"undo_{n}", "worker", "", "undo", n, kind.dtype) for n, (_, kind) in enumerate(scratch)]
+    return tuple(found)
+
+
+def slots_array(number: int, binding: Binding) -> str:
+    """The slots of a row column's keys: one per event, or those of all lists."""
+    return f"rows_{number}_data" if binding.parameter.many else f"rows_{number}"
+
+
+def values_array(number: int, binding: Binding) -> str:
+    """The values of a value column: one per event, or those of all lists."""
+    return f"values_{number}_data" if binding.parameter.many else f"values_{number}"
+
+
+def _table_arrays(table: TableLayout) -> list[ArraySpec]:
+    name, width = table.name, len(table.key)
+    return [
+        ArraySpec(exists_array(name), "table", name, "exists", dtype=np.bool_),
+        ArraySpec(key_array(name, Kind.INT), "table", name, "keys", width=width),
+        ArraySpec(key_array(name, Kind.FLOAT), "table", name, "float_keys", dtype=np.float64, width=width),
+        *_columns("table", table),
+    ]
+
+
+def graph_arrays(
+    flows: FlowsPlan,
+    journalled: Sequence[TableLayout],
+    remembered: Sequence[TableLayout],
+    indexed: Sequence[TableLayout],
+    results: Sequence[Kind],
+) -> tuple[ArraySpec, ...]:
+    """What dataflow graphs work on besides: where a walk stands, streams, journals, histories, windows.
+
+    Groups may write rows of the tables `journalled`, ask for earlier states of `remembered`, and look up keys of
+    `indexed`.
+    """
+    found = [ArraySpec("status", "batch", "", "status", dtype=np.int32)]
+    found += _lane_arrays(flows, indexed, results)
+    found += [
+        ArraySpec(name_in_code("index", table.name), "table", table.name, "index", dtype=None) for table in indexed
+    ]
+    for number, stream in enumerate(flows.streams):
+        found += _stream_arrays(stream, number, flows.outputs[number], number in flows.crossing)
+    for table in journalled:
+        found += _owned("journal", table.name, count=_I, slots=_I, times=_I, begins=_I, exists=_B)
+        found += _owned("journal", table.name, touched=_I, touched_count=_I)
+        found.append(ArraySpec(name_in_code("marks", table.name), "table", table.name, "marks", dtype=np.bool_))
+        found += _columns("journal", table)
+    for table in remembered:
+        found += _owned("history", table.name, state=_I, heads=_I, last_entry=_I, before=_I, time=_I, slots=_I)
+        found += [*_owned("history", table.name, exists=_B), *_columns("history", table)]
+    for stage in range(len(flows.stages)):
+        found += [
+            ArraySpec(f"{name}_{stage}", "windows", stage, role, dtype=dtype, width=width)
+            for name, (role, dtype, width) in WINDOWS.items()
+        ]
+    return tuple(found)
+
+
+WINDOWS: dict[str, tuple[str, Any, int]] = {
+    "window_heap": ("heap", np.int64, 0),
+    "window_journal": ("journal", np.int64, 2),
+    "window_state": ("state", np.int64, 0),
+    "window_bases": ("bases", np.int64, 0),
+    "window_words": ("words", np.int64, 0),
+    "window_floats": ("float_words", np.float64, 0),
+    "window_tops": ("tops", np.int64, 0),
+}
+"""What windows lie in, as bodies call it; each stage has its own, with its number behind the name."""
+
+_I, _B = np.int64, np.bool_
+
+
+def _owned(owner: str, table: str, **roles: type[np.generic]) -> list[ArraySpec]:
+    return [
+        ArraySpec(name_in_code(f"{owner}_{role}", table), owner, table, role, dtype=dtype)
+        for role, dtype in roles.items()
+    ]
+
+
+def _columns(owner: str, table: TableLayout) -> list[ArraySpec]:
+    return [
+        ArraySpec(
+            name_in_code(owner, table.name, column.name), owner, table.name, "columns", column.name, column.kind.dtype
+        )
+        for column in table.value_columns
+    ]
+
+
+def _lane_arrays(flows: FlowsPlan, indexed: Sequence[TableLayout], results: Sequence[Kind]) -> list[ArraySpec]:
+    found = [ArraySpec(role, "lane", "", role) for role in ("control", "hits", "rounds_before", "roles")]
+    found.append(ArraySpec("refused", "lane", "", "refused", dtype=np.int32))
+    found.append(ArraySpec("log", "lane", "", "log", width=6))
+    found += [ArraySpec(role, "lane", "", role, dtype=np.bool_) for role in ("mine", "void_valid")]
+    found += [ArraySpec(f"void_{n}", "lane", "", "void_results", n, kind.dtype) for n, kind in enumerate(results)]
+    for border in (number for flow in flows.flows for number in flow.borders):
+        found += [ArraySpec(f"{role}_{border}", "lane", "", role, border) for role in ("open", "opened")]
+    for table in indexed:
+        for kind, role in ((Kind.INT, "wanted"), (Kind.FLOAT, "float_wanted")):
+            name = wanted_array(table.name, kind)
+            found.append(ArraySpec(name, "lane", "", role, table.name, kind.dtype, len(table.key)))
+    return found
+
+
+def _stream_arrays(stream: StreamLayout, number: int, output: bool, crosses: bool) -> list[ArraySpec]:
+    name = stream.name
+    found = [
+        ArraySpec(stream_array(name, field.name, part), "stream", number, "columns", (field.name, part), kind.dtype)
+        for field in stream.fields
+        for part, kind in enumerate(field.kinds)
+    ]
+    found.append(ArraySpec(stream_count(name), "stream", number, "count"))
+    if output:
+        found.append(ArraySpec(name_in_code("stream_rounds", name), "stream", number, "batches"))
+    if crosses:
+        found.append(ArraySpec(round_ends(name), "stream", number, "round_ends"))
+        found.append(ArraySpec(round_span(name), "lane", "", "spans", number))
+    return found
