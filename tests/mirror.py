@@ -39,7 +39,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "compiler/flow_steps.py",
         "compiler/flows.py",
         "compiler/streams.py",
-        "engine/graphs/group_interpreter.py",
+        "engine/graphs/group_run.py",
         "engine/kernels/flows.py",
         "engine/state/journal.py",
         "workloads/leaderboard.py",
@@ -51,7 +51,13 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "engine/kernels/test_windows.py": ("engine/state/windows.py",),
     # The engine, by what its users see of it.
     "engine/test_execute.py": ("engine/arguments.py", "engine/single.py"),
-    "engine/test_traps.py": ("engine/arrival.py", "engine/batch.py", "engine/core.py", "engine/interpreter.py"),
+    "engine/test_traps.py": (
+        "engine/arrival.py",
+        "engine/batch.py",
+        "engine/core.py",
+        "engine/inputs.py",
+        "engine/interpreter.py",
+    ),
     "test_surface.py": ("embedding.py", "engine/report.py", "operations/outcomes.py"),
     # Several workers: strategies equal serial execution, however they are built.
     "engine/execution/test_strategies.py": (

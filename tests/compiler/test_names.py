@@ -74,6 +74,7 @@ TRANSACTIONS = [
     "run", "add", "subtract", "generated", "infinity", "literals", "order", "kinds", "status", "rows", "values",
     "tables", "results", "scratch", "valid", "i", "j", "k", "s", "start", "stop", "floor", "compare", "print",
     "t", "t_reasons", "t_literals", "t__body", "t__helper", "t__helper_0_Cell_cell", "x_t", "body", "c_Cell_n",
+    "table__Cell__n", "transaction__t", "body_of_transaction__t", "Cell__n", "n1_t", "ESCAPE", "arrays", "exists__Cell",
 ]  # fmt: skip
 
 
@@ -111,7 +112,8 @@ def {name}(cell: Cell, cells: list[Cell]) -> int:
     "name",
     [
         "i", "j", "k", "s", "q", "status", "order", "kinds", "valid", "result_0", "literals", "rows", "values", "t1",
-        "v_x", "tg", "math", "range", "run", "scratch_0", "u1", "r_cell", "l_cells", "cells_data", "e_Cell", "c_Cell_n",
+        "v_x", "tg", "math", "range", "run", "scratch_0", "u1", "row__cell", "list__cells__data", "cells__data",
+        "ESCAPE", "exists__Cell", "table__Cell__n", "var__x", "n4_cell", "_cell", "cell_", "arrays",
         "größe", "self", "event", "escape",
     ],
 )  # fmt: skip

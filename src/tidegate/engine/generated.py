@@ -59,7 +59,7 @@ _ARITHMETIC = (
 )
 _VIEWS = (flags_at, floats_at, integers_at, key_floats_at, key_words_at)
 _GRAPHS = (is_forgotten, slot_of, tick, touch, undo, window_insert, window_word, window_count)
-_AGGREGATES = (*(window_distinct, window_frequency, window_max, window_min, window_sum, window_sum_fits, window_top),)
+_AGGREGATES = (window_distinct, window_frequency, window_min, window_sum, window_sum_fits, window_top)
 _FUNCTIONS: tuple[Any, ...] = (*_DECORATORS, *_ARITHMETIC, *_VIEWS, *_GRAPHS, *_AGGREGATES)
 
 PROVIDED: dict[str, Any] = {
@@ -68,6 +68,8 @@ PROVIDED: dict[str, Any] = {
     "ESCAPE": ESCAPE,
     "WINDOW_JOURNAL_LENGTH": windows.LENGTH,
     "WINDOW_NEEDS": windows.NEEDS,
+    "window_max": window_max,
+    "math": math,
     "infinity": math.inf,
     "not_a_number": math.nan,
 }

@@ -1,15 +1,18 @@
-"""Runs one transaction as the plain Python function that it is.
+"""Runs transactions as the plain Python functions that they are.
 
-This is the specification, and the way out for what compiled code cannot do: a transaction declared
-with `compiled=False`, or one in which an integer left 64 bits on the way. Rows become row objects of
-the user's own classes, two parameters with one key the same object; what they assign is written back
-only when the function returns.
+This is the specification, and the way out for what compiled code cannot do: a transaction declared with
+`compiled=False`, or one in which an integer left 64 bits on the way. `run` runs an event of a batch; the steps of a
+dataflow graph are run with the same parts, all those of a group or none (`graphs.group_run`).
+
+Rows become row objects of the user's own classes, two parameters with one key the same object. What a function assigns
+is written back only when it returns, so a transaction that fails has nothing to undo.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,46 +20,75 @@ import numpy as np
 from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.table import coerce
 from tidegate.engine.batch import Batch
+from tidegate.engine.inputs import EventInput, Input, slot_of_key
+from tidegate.engine.state.history import History
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import DefinitionError, TidegateError
 from tidegate.operations.layout import Column, Kind
 from tidegate.operations.plan import Program, RowParameter, TransactionPlan
 
+Rows = dict[tuple[str, int], Any]
+"""Row objects by table and slot."""
+
 
 class Interpreter:
-    """Runs single events of a batch on the tables, in plain Python."""
+    """Runs single transactions in plain Python, on the tables; `histories` are what `tg.history` reads."""
 
-    def __init__(self, program: Program, tables: dict[str, TableState], strings: StringPool) -> None:
-        self._program = program
-        self._tables = tables
-        self._strings = strings
+    def __init__(
+        self,
+        program: Program,
+        tables: Mapping[str, TableState],
+        strings: StringPool,
+        histories: Mapping[str, History] | None = None,
+    ) -> None:
+        self._program, self._tables, self._strings = program, tables, strings
+        self._histories = histories or {}
+        bindings = (program.plan.rows, program.plan.values)
+        self._columns = {binding.parameter: place for found in bindings for place, binding in enumerate(found)}
 
     def run(self, batch: Batch, event: int) -> None:
         """Run one event and note its outcome in the batch."""
         number = int(batch.kinds[event])
-        plan = self._program.plan.transactions[number]
-        rows: dict[tuple[str, int], Any] = {}
-        arguments = self._arguments(batch, event, number, plan, rows)
-        try:
-            with looking_up(self.finder(plan, rows)), remembering(partial(refuse_history, plan)):
-                value = self._program.functions[number](**arguments)
-            self.give_back(batch, event, number, plan, value)
-        except TidegateError:  # the program is at fault, not this event
-            raise
-        except Abort as aborted:
-            batch.status[event] = batch.reason(str(aborted.reason))
+        reason = reason_of(partial(self._run_event, batch, event, number))
+        if reason is not None:
+            batch.status[event] = batch.reason(reason)
             batch.valid[event] = False
-            return
-        except Exception as error:
-            batch.status[event] = batch.reason(type(error).__name__)
-            batch.valid[event] = False
-            return
-        for (table, slot), row in rows.items():
-            if row.__dict__["_assigned"]:
-                self.write(self._tables[table], slot, row)
 
-    def finder(self, plan: TransactionPlan, rows: dict[tuple[str, int], Any]) -> Callable[[type, Any], Any]:
+    def _run_event(self, batch: Batch, event: int, number: int) -> None:
+        rows: Rows = {}
+        value = self.call(number, self.arguments(number, self.event(batch, event), rows), rows)
+        self.give_back(batch, event, number, value)
+        for table, slot, row in assigned(rows):
+            self.write(self._tables[table], slot, row)
+
+    def event(self, batch: Batch, event: int) -> EventInput:
+        """An event as the input of a transaction."""
+        return EventInput(batch, event, self._columns, self._tables)
+
+    # --- one function ----------------------------------------------------------------------------------------
+
+    def call(self, number: int, arguments: dict[str, Any], rows: Rows) -> Any:
+        """What a transaction's function returns; it may look up more rows."""
+        plan = self._program.plan.transactions[number]
+        with looking_up(self._finder(plan, rows)), remembering(partial(self._states, plan, arguments, rows)):
+            return self._program.functions[number](**arguments)
+
+    def arguments(self, number: int, given: Input, rows: Rows) -> dict[str, Any]:
+        """The arguments of a transaction's function, but for windows; `rows` learns its row objects."""
+        arguments: dict[str, Any] = {}
+        for parameter in self._program.plan.transactions[number].parameters:
+            if isinstance(parameter, RowParameter):
+                found = given.slot(parameter)
+                slots = [self._row(parameter.table.name, int(slot), rows) for slot in np.atleast_1d(found)]
+                arguments[parameter.name] = slots if parameter.many else slots[0]
+            elif parameter.many:
+                arguments[parameter.name] = [self.plain(word, parameter.kind) for word in given.value(parameter)]
+            else:
+                arguments[parameter.name] = self.plain(given.value(parameter), parameter.kind)
+        return arguments
+
+    def _finder(self, plan: TransactionPlan, rows: Rows) -> Callable[[type, Any], Any]:
         """What `tg.lookup` asks: row objects by table and key, beside those that `rows` knows.
 
         Only tables that the compiler saw the transaction look up: of others nobody would note what it writes.
@@ -70,45 +102,31 @@ class Interpreter:
                     "a function that it calls); only a compiled body may use tg.lookup"
                 )
             state = self._tables[table.__name__]
-            parts = key if isinstance(key, tuple) else (key,)
-            wanted = np.zeros((1, len(state.layout.key)), np.int64)
-            for position, (column, part) in enumerate(zip(state.layout.key_columns, parts, strict=True)):
-                fitted = coerce(column, part, state.layout.name)
-                if column.kind is Kind.FLOAT:
-                    if fitted != fitted:
-                        raise Abort(f"NaN key of {state.layout.name}")
-                    wanted.view(np.float64)[0, position] = float(fitted) + 0.0
-                else:
-                    wanted[0, position] = self._strings.number(str(fitted)) if column.kind is Kind.STR else int(fitted)
-            return self.row(state.layout.name, int(state.resolve(wanted)[0]), rows)
+            parts = zip(state.layout.key_columns, key if isinstance(key, tuple) else (key,), strict=True)
+            words = [self.word(coerce(column, part, state.layout.name), column.kind) for column, part in parts]
+            return self._row(state.layout.name, slot_of_key(state, words, f"of {state.layout.name}"), rows)
 
         return find
 
-    def _arguments(
-        self, batch: Batch, event: int, number: int, plan: TransactionPlan, rows: dict[tuple[str, int], Any]
-    ) -> dict[str, Any]:
-        arguments: dict[str, Any] = {}
-        for position, binding in enumerate(self._program.plan.rows):
-            if number in binding.users:
-                parameter = binding.parameter
-                assert isinstance(parameter, RowParameter)
-                slots, offsets = batch.slots[position], batch.rows[position].offsets
-                if offsets is None:
-                    arguments[parameter.name] = self.row(parameter.table.name, int(slots[event]), rows)
-                else:
-                    span = slots[offsets[event] : offsets[event + 1]]
-                    arguments[parameter.name] = [self.row(parameter.table.name, int(s), rows) for s in span]
-        for position, binding in enumerate(self._program.plan.values):
-            if number in binding.users:
-                bound, kind = batch.values[position], binding.parameter.kind  # type: ignore[union-attr]
-                if bound.offsets is None:
-                    arguments[binding.parameter.name] = self.plain(bound.values[event], kind)
-                else:
-                    span = bound.values[bound.offsets[event] : bound.offsets[event + 1]]
-                    arguments[binding.parameter.name] = [self.plain(value, kind) for value in span]
-        return {parameter.name: arguments[parameter.name] for parameter in plan.parameters}
+    def _states(self, plan: TransactionPlan, arguments: dict[str, Any], rows: Rows, row: Any, last: int) -> list[Any]:
+        """What `tg.history` gives."""
+        name, slot = next(key for key, known in rows.items() if known is row)
+        history = self._histories.get(name)
+        if history is None or last > history.keep or not plan.time:
+            raise DefinitionError(
+                f"transaction {plan.name!r} asks for the history of a {name} over {last} units in plain Python "
+                "(compiled=False, or a function that it calls); only a compiled body may use tg.history"
+            )
+        kinds = _kinds(self._tables[name])
+        found = []
+        for place in history.of(slot, arguments[plan.time], last):
+            fields = {field: self.plain(history.columns[field][place], kind) for field, kind in kinds}
+            found.append(SimpleNamespace(time=int(history.time[place]), exists=bool(history.exists[place]), **fields))
+        return found
 
-    def row(self, table: str, slot: int, rows: dict[tuple[str, int], Any]) -> Any:
+    # --- values and rows as Python has them ------------------------------------------------------------------
+
+    def _row(self, table: str, slot: int, rows: Rows) -> Any:
         """The object of a row, one for each slot; `rows` remembers them."""
         found = rows.get((table, slot))
         if found is None:
@@ -121,38 +139,52 @@ class Interpreter:
             rows[table, slot] = found
         return found
 
-    def plain(self, value: Any, kind: Kind) -> Any:
-        """A value as plain Python has it."""
+    def plain(self, word: Any, kind: Kind) -> Any:
+        """A word as Python has it."""
         if kind is Kind.STR:
-            return self._strings.text(int(value))
-        return {Kind.INT: int, Kind.FLOAT: float, Kind.BOOL: bool}[kind](value)
+            return self._strings.text(int(word))
+        return {Kind.INT: int, Kind.FLOAT: float, Kind.BOOL: bool}[kind](word)
+
+    def word(self, value: Any, kind: Kind) -> Any:
+        """A value as arrays hold it."""
+        return self._strings.number(str(value)) if kind is Kind.STR else value
 
     def write(self, state: TableState, slot: int, row: Any) -> None:
         """Write a row object back to its slot."""
         for name, kind in _kinds(state):
-            value = row.__dict__[name]
-            state.columns[name][slot] = self._strings.number(value) if kind is Kind.STR else value
-            if not row.exists:
-                state.columns[name][slot] = state.defaults[name]
+            state.columns[name][slot] = self.word(row.__dict__[name], kind) if row.exists else state.defaults[name]
         state.exists[slot] = row.exists
 
-    def give_back(self, batch: Batch, event: int, number: int, plan: TransactionPlan, value: Any) -> None:
+    def give_back(self, batch: Batch, event: int, number: int, value: Any) -> None:
         """Note what a function returned."""
+        plan = self._program.plan.transactions[number]
         if value is None or plan.result is None:
             return
         for place, (name, kind) in zip(self._program.plan.result_places[number], plan.result.fields, strict=True):
             part = getattr(value, name) if plan.result.struct else value
             fitted = coerce(Column(name or "result", kind, kind.zero), part, plan.name)
-            batch.results[place][event] = self._strings.number(str(fitted)) if kind is Kind.STR else fitted
+            batch.results[place][event] = self.word(fitted, kind)
         batch.valid[event] = True
 
 
-def refuse_history(plan: TransactionPlan, row: Any, last: int) -> Any:
-    """What `tg.history` gives where nobody keeps any."""
-    raise DefinitionError(
-        f"transaction {plan.name!r} asks for the history of a {type(row).__name__} over {last} units in plain Python "
-        "(compiled=False, or a function that it calls); only a compiled body may use tg.history"
-    )
+def reason_of(work: Callable[[], object]) -> str | None:
+    """Run users' functions: why they abort, None if they do not. Where the program is at fault, that is raised."""
+    try:
+        work()
+    except TidegateError:
+        raise
+    except Abort as aborted:
+        return str(aborted.reason)
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def assigned(rows: Rows) -> Iterator[tuple[str, int, Any]]:
+    """The rows that a function assigned to, or deleted: table, slot, object."""
+    for (table, slot), row in rows.items():
+        if row.__dict__["_assigned"]:
+            yield table, slot, row
 
 
 def _kinds(state: TableState) -> list[tuple[str, Kind]]:

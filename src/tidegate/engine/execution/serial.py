@@ -35,7 +35,7 @@ class SerialRun:
         self.literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
         self._module = module
         self.arrays = ArrayBinder(self.plan.arrays, {("table", name): table for name, table in tables.items()})
-        self._interpreter = Interpreter(program, dict(tables), strings)
+        self._interpreter = Interpreter(program, tables, strings)
         self._compiled = [plan.compiled for plan in self.plan.transactions]
         self._plain = is_uncompiled()
         self._one_at_a_time = threading.RLock()  # a plain function may execute another transaction

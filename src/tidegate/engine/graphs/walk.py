@@ -34,7 +34,7 @@ from tidegate.engine.arrays import ArrayBinder, workspace
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.workers import Workers
-from tidegate.engine.graphs.group_interpreter import GroupInterpreter
+from tidegate.engine.graphs.group_run import run_group
 from tidegate.engine.graphs.lanes import Lane, Pipeline, history_of, pieces_of
 from tidegate.engine.graphs.steps import StepCodec, StepRecord, misfit
 from tidegate.engine.graphs.waiting import Waiting, join
@@ -151,8 +151,7 @@ class GraphWalk:
         """Strings have other numbers from now on."""
         self._strings = strings
         self._literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
-        self._interpreter = Interpreter(self._program, dict(self._tables), strings)
-        self._groups = GroupInterpreter(self._program, self._interpreter, self._tables, strings, self)
+        self._interpreter = Interpreter(self._program, self._tables, strings, self.histories)
 
     def string_numbers(self) -> list[Array]:
         """The numbers of all strings that windows, streams and earlier states hold."""
@@ -302,7 +301,7 @@ class GraphWalk:
                     control[POSITION] += 1
                     interpreted += 1
                 elif code == PLAIN_GROUP:
-                    reason = self._groups.run(batch, int(control[GROUP]), lane)
+                    reason = run_group(self, self._interpreter, self._tables, batch, int(control[GROUP]), lane)
                     self._end_step(lane, batch, batch.reason(reason) if reason is not None else 0)
                     control[GROUP] += 1
                     interpreted += 1
@@ -374,8 +373,7 @@ class GraphWalk:
         elif code == HISTORY_FULL:
             self.histories[which].grow()
         elif code == TOUCHED_FULL:
-            journal = self._journals[which]
-            journal.touched = np.concatenate([journal.touched, np.empty_like(journal.touched)])
+            self._journals[which].grow_touched()
         elif code == TRACE_FULL:
             lane.make_room_for_trace()
         else:

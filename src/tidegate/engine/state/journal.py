@@ -29,6 +29,19 @@ class Journal:
         kinds = {column.name: column.kind.dtype for column in self.table.layout.value_columns}
         self.columns = {name: np.empty(size, kind) for name, kind in kinds.items()}
 
+    def touch(self, slot: int) -> None:
+        """Note that a row was written."""
+        if not self.table.marks[slot]:
+            self.table.marks[slot] = True
+            if self.touched_count[0] >= len(self.touched):
+                self.grow_touched()
+            self.touched[self.touched_count[0]] = slot
+            self.touched_count[0] += 1
+
+    def grow_touched(self) -> None:
+        """Make room for twice as many rows that were written."""
+        self.touched = np.concatenate([self.touched, np.empty_like(self.touched)])
+
     def take_touched(self) -> Array:
         """The slots that were written since the last call."""
         found = self.touched[: self.touched_count[0]].copy()
