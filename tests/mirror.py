@@ -52,7 +52,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     # The engine, by what its users see of it.
     "engine/test_execute.py": ("engine/arguments.py", "engine/single.py"),
     "engine/test_traps.py": ("engine/arrival.py", "engine/batch.py", "engine/core.py", "engine/interpreter.py"),
-    "test_surface.py": ("embedding.py", "engine/report.py", "operations/outcomes.py"),
+    "test_surface.py": ("embedding.py", "operations/outcomes.py"),
     # Several workers: strategies equal serial execution, however they are built.
     "engine/execution/test_strategies.py": (
         "engine/execution/executions.py",

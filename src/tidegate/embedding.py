@@ -169,7 +169,7 @@ class Engine:
             return self._kept.run(events, order_by)
         with self._turn():
             core, arrival = self._core, arrange(events, order_by)
-            return core.run(events, arrival.order, arrival.refused)
+            return core.run(events, arrival.order, arrival.refused).outcomes
 
     def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict.

@@ -35,7 +35,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -63,7 +63,8 @@ from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
-from tidegate.engine.graphs.steps import pack_steps
+from tidegate.engine.graphs.steps import pack_steps, unpack_steps
+from tidegate.engine.report import BatchResult
 from tidegate.foundation.errors import InputError, StateOwned, StorageFailed, StorageUncertain
 from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Bytes, Storage, open_storage
@@ -177,14 +178,14 @@ class LoggedEngine:
                 if record is not None and record.size >= EARLY_BYTES and self._storage.appends:
                     early.append(self._early.append(record))
 
-            def run() -> pa.Table:
-                outcomes = core.run(events, arrival.order, arrival.refused, self._traced, begins)
+            def run() -> BatchResult:
+                result = core.run(events, arrival.order, arrival.refused, self._traced, begins)
                 for appended in early:
                     appended.result()
-                return outcomes
+                return result
 
             try:
-                outcomes = self._guarded(run)
+                result = self._guarded(run)
             except Exception:
                 self._make_void(early)
                 raise
@@ -192,7 +193,7 @@ class LoggedEngine:
                 with contextlib.suppress(StorageFailed):  # an interrupt says nothing of what became of the batch
                     self._make_void(early)
                 raise
-            steps = self._steps(core) if self._traced else []
+            steps = self._step_records(result.steps)
             if not early:
                 self._note(record.encode(Scratch()) if record is not None else b"", *steps)
             else:
@@ -200,7 +201,7 @@ class LoggedEngine:
                 self._log.append(*steps, numbered=False)
             group = self._log.last()
         self._log.wait(group)
-        return outcomes
+        return result.outcomes
 
     def _make_void(self, early: list[Future[None]]) -> None:
         """A batch failed: should it be in the log, it does not count, which is certain before anybody is told."""
@@ -330,12 +331,12 @@ class LoggedEngine:
         wanted = {*self.program.plan.columns, TRANSACTION_COLUMN, order_by}
         return events.select([name for name in events.column_names if name in wanted])
 
-    def _steps(self, core: EngineCore) -> list[bytes]:
+    def _step_records(self, packed: bytes) -> list[bytes]:
         """The records of the steps of a batch: one for each where each is synced by itself, else one for all."""
-        if not self._step_by_step:
-            packed = core.take_packed_steps()
-            return [self._codec.encode(Step(0, 0, 0, packed))] if packed else []
-        return [self._codec.encode(Step(0, 0, 0, pack_steps([step]))) for step in core.take_steps()]
+        parts = [packed] if packed else []
+        if self._step_by_step:
+            parts = [pack_steps([step]) for step in unpack_steps(packed)]
+        return [self._codec.encode(Step(0, 0, 0, part)) for part in parts]
 
     # --- inside: checkpoints ------------------------------------------------------------------------------------
 
@@ -393,8 +394,6 @@ class LoggedEngine:
             committed=self._commands - newest.commands,
             high=newest.high,
             layouts=(*layouts, KEYS),
-            rows={},
-            size=0,
             epoch=self._epoch,
             owner=self._owner,
             commands=self._commands,
@@ -408,9 +407,9 @@ class LoggedEngine:
         newest = self._checkpoints.store.tip()
         self._epoch = ownership.admit(self._storage, newest, self._owner)
         if newest is None:
-            empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), 0, 0, None, (), {}, 0)
+            empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), epoch=self._epoch, owner=self._owner)
             try:
-                newest = self._checkpoints.store.commit(replace(empty, epoch=self._epoch, owner=self._owner), {})
+                newest = self._checkpoints.store.commit(empty, {})
             except FileExistsError:
                 raise StateOwned(
                     f"{self._storage.path}: somebody else made the first version of this state at the same moment. "
@@ -463,7 +462,6 @@ class LoggedEngine:
             counted[segment.name], before = replay.commands - before, replay.commands
             parent, last = segment.hash, segment
         replay.end()
-        core.take_packed_steps()
         if last is not None and last.tail is not None and self._storage.appends and self._log.size == 0:
             # What a crash left half is cut off, and what is whole is made certain to stay.
             self._storage.append_to(last.name, last.tail.end.offset).close()

@@ -71,12 +71,12 @@ class VersionInfo:
     batch: int
     base: int
     created_at: float
-    events: int
-    committed: int
-    high: int | float | str | None
-    layouts: tuple[TableLayout, ...]
-    rows: dict[str, int]
-    size: int
+    events: int = 0
+    committed: int = 0
+    high: int | float | str | None = None
+    layouts: tuple[TableLayout, ...] = ()
+    rows: dict[str, int] = field(default_factory=dict)
+    size: int = 0
     records: dict[str, int] = field(default_factory=dict)
     state: str = ""
     parent: str = ""

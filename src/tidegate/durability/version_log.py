@@ -76,8 +76,7 @@ def play(core: EngineCore, contents: Contents) -> None:
         core.apply(contents.changes)
         return
     with tracking(core, False):
-        core.run(contents.events)
-        core.take_outputs()  # the version has them
+        core.run(contents.events, collect=True)  # nothing accumulates: the version has what came of it
 
 
 def rows_by_running(store: VersionReader, program: Program, layout: TableLayout, version: int | None) -> pa.Table:

@@ -32,7 +32,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -210,29 +211,31 @@ class VersionedEngine:
         self._go_to(before)
         arrival = self._arrange(events, order_by, late, before)
         core = self.core
-        outcomes = core.run(events, arrival.order, arrival.refused)
-        records = {output_record(name): tuples for name, tuples in core.take_outputs().items()}
+        result = core.run(events, arrival.order, arrival.refused, collect=True)
+        records = {output_record(name): tuples for name, tuples in result.outputs.items()}
         if requests is not None:
             by_transaction = core.plan.result_by_transaction
-            records[OUTCOMES] = outcome_record(outcomes, requests, core.ranks(), by_transaction)
+            records[OUTCOMES] = outcome_record(result.outcomes, requests, result.ranks, by_transaction)
         order = kept = None
         if applicant.form == "call":
-            records[ROWS] = outcomes
+            records[ROWS] = result.outcomes
         has_ties = applicant.form != "call" and not arrival.total and events.num_rows > 1
         if self._log == "commands":
             kept = executed_events(core.plan, events, arrival, whole=has_ties)
         elif has_ties:
             order = content_hashes(events)[arrival.order]
-        assert core.last_batch is not None
         high = before.high if before is not None else None
         if arrival.high is not None:
             high = arrival.high if high is None or type(high) is not type(arrival.high) else max(high, arrival.high)
         self._owner = owner
-        info = self._info(applicant.name, applicant.batch, events.num_rows, core.last_batch.committed, high, self._log)
-        written = self._store.commit(info, core.take_changes(), order, records, kept)
+        info = self._info(applicant.name, applicant.batch)
+        info = replace(info, events=events.num_rows, committed=result.report.committed, high=high)
+        if kept is not None:
+            info = replace(info, program=self._fingerprint, weight=result.written_bytes)
+        written = self._store.commit(info, result.changes, order, records, kept)
         self.version, self._hash = written.version, written.hash
         self._housekeeping.after(written, core)
-        return outcomes
+        return result.outcomes
 
     def _arrange(self, events: pa.Table, order_by: str | None, late: Late, before: VersionInfo | None) -> Arrival:
         return arrange(events, order_by, before.high if before is not None and late == "refuse" else None)
@@ -257,12 +260,11 @@ class VersionedEngine:
         if order is None or events.num_rows != known.events:
             raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
         with tracking(self.core, stored.events is None):
-            outcomes = self.core.run(events, order, arrival.refused)
-        self.core.take_outputs()  # the version has them
-        if stored.events is None and not _same(self.core.take_changes(), stored.changes):
+            result = self.core.run(events, order, arrival.refused, collect=True)
+        if stored.events is None and not _same(result.changes, stored.changes):
             raise self._changed(known, "the same number of events, but they changed other rows")
         self.version, self._hash = known.version, known.hash
-        return outcomes
+        return result.outcomes
 
     def _without_outcomes(self, applicant: Applicant, events: pa.Table, newest: VersionInfo | None) -> pa.Table:
         """No rows, with the columns that outcomes have."""
@@ -273,7 +275,7 @@ class VersionedEngine:
             applicant.name,
         )
         self._go_to(newest)
-        outcomes = self.core.run(events.slice(0, 0)).slice(0, 0)
+        outcomes = self.core.run(events.slice(0, 0)).outcomes.slice(0, 0)
         self._forget()
         return outcomes
 
@@ -304,7 +306,7 @@ class VersionedEngine:
             for name, rows in tables.items():
                 self.core.load(name, rows)
         try:  # as a change, so that a first batch elsewhere wants the same name
-            self._store.commit(self._info(INITIAL, 0, 0, 0, None, "changes"), self.core.take_changes())
+            self._store.commit(self._info(INITIAL, 0), self.core.take_changes())
         except FileExistsError:
             return False
         finally:
@@ -313,7 +315,8 @@ class VersionedEngine:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _info(self, query: str, batch: int, events: int, committed: int, high: Any, log: Log) -> VersionInfo:
+    def _info(self, query: str, batch: int) -> VersionInfo:
+        """The version above the one in memory, before it is known what its batch did."""
         return VersionInfo(
             version=self.version + 1,
             kind="change",
@@ -321,16 +324,9 @@ class VersionedEngine:
             batch=batch,
             base=self.version,
             created_at=time.time(),
-            events=events,
-            committed=committed,
-            high=high,
             layouts=tuple(table.layout for table in self.core.tables.values()),
-            rows={},
-            size=0,
             epoch=self._epoch,
             owner=self._owner,
-            program=self._fingerprint if log == "commands" else "",
-            weight=self.core.written_bytes if log == "commands" else 0,
         )
 
     def _new_core(self, layouts: tuple[TableLayout, ...]) -> EngineCore:
