@@ -49,12 +49,7 @@ from tidegate.durability.version_log import Log, executed_events, order_again, p
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import Arrival, arrange, content_hashes
 from tidegate.engine.core import EngineCore
-from tidegate.foundation.errors import (
-    InputError,
-    RecoveryImpossible,
-    StateDiverged,
-    StateOwned,
-)
+from tidegate.foundation.errors import InputError, RecoveryImpossible, StateDiverged, StateOwned
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import TableLayout

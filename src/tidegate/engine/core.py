@@ -30,13 +30,7 @@ from tidegate.engine.graphs.steps import StepRecord
 from tidegate.engine.graphs.store import GraphStore, layouts_of, require_same_memory
 from tidegate.engine.graphs.waiting import NOTHING_WAITS, Waiting
 from tidegate.engine.graphs.walk import GraphWalk
-from tidegate.engine.intake import (
-    Bound,
-    bind,
-    join_bounds,
-    name_column,
-    require_column,
-)
+from tidegate.engine.intake import Bound, bind, join_bounds, name_column, require_column
 from tidegate.engine.kernels.strings import first_word, match_names
 from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, mark_all
 from tidegate.engine.report import BatchReport, BatchResult

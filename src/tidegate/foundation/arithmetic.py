@@ -201,19 +201,9 @@ def _remainder(_context: Any, _a: Any, _b: Any) -> Any:
     return signature, codegen
 
 
-@compiled_form(of=add)
-def _compiled_add(a, b):  # type: ignore[no-untyped-def]
-    return _add(a, b)
-
-
-@compiled_form(of=subtract)
-def _compiled_subtract(a, b):  # type: ignore[no-untyped-def]
-    return _subtract(a, b)
-
-
-@compiled_form(of=multiply)
-def _compiled_multiply(a, b):  # type: ignore[no-untyped-def]
-    return _multiply(a, b)
+compiled_form(of=add)(lambda a, b: _add(a, b))
+compiled_form(of=subtract)(lambda a, b: _subtract(a, b))
+compiled_form(of=multiply)(lambda a, b: _multiply(a, b))
 
 
 @compiled_form(of=floor_divide)
