@@ -3,17 +3,15 @@
     0            end            allocated
     | record | record | zeros ...   |       reserve(size) moves `allocated`, write(data) moves `end`
 
-Space is allocated ahead, in steps of `STEP_SIZE`. So a full disk is met by `reserve`, before a byte
-of the record is written, and a sync need not store a new file size each time. The price: the file is
-longer than what was written, and ends in zeros. Whoever reads it must see by its content where the
-records end.
+Space is allocated ahead, in steps of `STEP_SIZE`. So a full disk is met by `reserve`, before a byte of the record is
+written, and a sync need not store a new file size each time. The price: the file is longer than what was written, and
+ends in zeros. Whoever reads it must see by its content where the records end.
 
-Invariant: after `sync` returned, all bytes below `end` are on the disk. After a write or a sync that
-failed nobody knows what is on the disk beyond the last successful sync: a system may drop what it
-could not write and report success the next time. So the appender refuses every further call, and who
-goes on opens the file again at the end of what was synced. Opening it there cuts off the rest, so
-that a piece of an old record can never follow a new one, and syncs what stays: a process that was
-killed may have written it and never synced it.
+Invariant: after `sync` returned, all bytes below `end` are on the disk. After a write or a sync that failed nobody
+knows what is on the disk beyond the last successful sync: a system may drop what it could not write and report success
+the next time. So the appender refuses every further call, and who goes on opens the file again at the end of what was
+synced. Opening it there cuts off the rest, so that a piece of an old record can never follow a new one, and syncs what
+stays: a process that was killed may have written it and never synced it.
 
 Not here: what a record is and how its end is recognised. Nor can a sync that failed be mended: what
 is read back after it may be in memory only, until the machine has started again.

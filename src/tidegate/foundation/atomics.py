@@ -1,8 +1,7 @@
 """What threads of compiled code need to agree with one another: atomic memory, waiting, calls by address.
 
-Each function here works on one element of an array and is one or two machine instructions inside a
-kernel. They give the order that hand-over needs: what a thread wrote before it releases a value is
-seen by the thread that acquires it.
+Each function here works on one element of an array and is one or two machine instructions inside a kernel. They give
+the order that hand-over needs: what a thread wrote before it releases a value is seen by the thread that acquires it.
 
     fetch_add(array, index, amount)          the value before
     exchange(array, index, value)            the value before

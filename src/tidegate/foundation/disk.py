@@ -11,10 +11,9 @@ between any two calls, loses what was not synced and lies as real ones do:
       +-----+---------+
     OsDisk      SimulatedDisk (tests/simulation)
 
-Invariant: a method is one call of the operating system, or one call and what belongs to it (a
-folder is opened to be synced). Nothing is retried, cached or translated: every refusal is the
-`OSError` of that call, a lock that somebody else has is `BlockingIOError`. Descriptors are closed
-when another program is executed.
+Invariant: a method is one call of the operating system, or one call and what belongs to it (a folder is opened to be
+synced). Nothing is retried, cached or translated: every refusal is the `OSError` of that call, a lock that somebody
+else has is `BlockingIOError`. Descriptors are closed when another program is executed.
 
 Not here: what a failure means to whoever wanted the file (storage.py), and its wording (refusals.py).
 """

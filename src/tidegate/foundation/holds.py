@@ -6,9 +6,8 @@ dies, so there is no lock that somebody must break. Readers of a version share o
     versions-7.lock    held (shared) by processes 310 and 522    may not be removed yet
     versions-6.lock    held by nobody                            `sweep` removes it
 
-A lock belongs to an inode, a name can be given to another one. Whoever locks a file therefore looks
-afterwards whether the path still names it, and otherwise starts again; whoever removes one does so
-while it has the exclusive lock:
+A lock belongs to an inode, a name can be given to another one. Whoever locks a file therefore looks afterwards whether
+the path still names it, and otherwise starts again; whoever removes one does so while it has the exclusive lock:
 
     hold                              sweep
     open x.lock  (inode 5)
@@ -16,10 +15,9 @@ while it has the exclusive lock:
     lock inode 5: granted
     x.lock is not inode 5: again
 
-Invariant: while a hold stands, its path names the locked inode, unless somebody removes the file by
-hand. Whether a file is held can only be found out by locking it for an instant. Threads of a process
-take turns in that; a conflict with another process counts when it outlasts some milliseconds, so that
-one who only asks does not turn a holder away.
+Invariant: while a hold stands, its path names the locked inode, unless somebody removes the file by hand. Whether a
+file is held can only be found out by locking it for an instant. Threads of a process take turns in that; a conflict
+with another process counts when it outlasts some milliseconds, so that one who only asks does not turn a holder away.
 
 Locks reach as far as the file system takes them: a network file system mounted with local locks
 knows those of one machine only. Not here: which locks there are and what they protect.

@@ -10,9 +10,8 @@ What is read are those of all versions up to the one chosen that are still kept,
 Where versions hold events in place of rows (`durability.version_log`), the task runs them, which takes the program that
 ran them first: the one given as `transactions`, or the one that this process called `transact` with on the same path.
 
-What cannot be read is refused at the call: no state, no such table or stream, a version that is not kept, a table
-or stream declared otherwise than it is stored, events whose program nobody gave. Reading needs no owner and
-makes no file.
+What cannot be read is refused at the call: no state, no such table or stream, a version that is not kept, a table or
+stream declared otherwise than it is stored, events whose program nobody gave. Reading needs no owner and makes no file.
 """
 
 from __future__ import annotations
