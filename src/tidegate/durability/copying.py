@@ -32,9 +32,9 @@ import pyarrow as pa
 
 from tidegate.durability import files, head
 from tidegate.durability.files import Header
-from tidegate.durability.listing import Listing, file_name
+from tidegate.durability.listing import Listing, file_name, parse_name
 from tidegate.durability.recovery import require_empty
-from tidegate.durability.soundness import SoundReader, Told, parse_name
+from tidegate.durability.soundness import SoundReader, Told
 from tidegate.durability.version_info import VersionInfo, require_successor
 from tidegate.durability.version_reader import VersionReader
 from tidegate.foundation.errors import RecoveryImpossible, StateDiverged, StorageFailed, StorageUncertain

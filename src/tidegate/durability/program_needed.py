@@ -10,9 +10,9 @@ to do.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 
+from tidegate.durability.listing import runs, spans
 from tidegate.foundation.errors import RecoveryImpossible
 
 
@@ -29,7 +29,7 @@ def program_needed(
         has_program: whether there is a program at hand at all.
     """
     versions = list(holding)
-    many = f"versions {runs(versions)} hold" if len(versions) > 1 else f"version {runs(versions)} holds"
+    many = f"versions {runs(spans(versions))} hold" if len(versions) > 1 else f"version {runs(spans(versions))} holds"
     whose = "another program than this one ran them" if has_program else "no program is at hand to run them"
     which = list(readable)
     ways = ["to read, give that program: read_state(..., transactions=[...])"]
@@ -46,16 +46,7 @@ def program_needed(
     return RecoveryImpossible(
         f"{path}: version {version} cannot be rebuilt here: {many} the events of a batch, not its rows "
         f'(transact(..., log="commands")), and {whose}; only the program that ran them gives the same rows. '
-        f"Versions that can be read without it: {runs(which) or 'none'}. What to do, one of: "
+        f"Versions that can be read without it: {runs(spans(which)) or 'none'}. What to do, one of: "
         + "; ".join(f"({number}) {way}" for number, way in enumerate(ways, 1))
         + "."
     )
-
-
-def runs(versions: Iterable[int]) -> str:
-    """Ascending numbers as people read them: "1-3, 7"."""
-    numbered = enumerate(versions)
-    spans = [
-        [version for _, version in span] for _, span in itertools.groupby(numbered, lambda pair: pair[1] - pair[0])
-    ]
-    return ", ".join(f"{span[0]}" if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

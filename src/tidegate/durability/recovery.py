@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from tidegate.durability import files, head
 from tidegate.durability.files import Body
 from tidegate.durability.listing import file_name
-from tidegate.durability.soundness import SERVED, SoundReader, check_file
-from tidegate.durability.version_info import VersionInfo, to_fields
-from tidegate.durability.version_reader import VersionReader
+from tidegate.durability.soundness import SoundReader, check_file
+from tidegate.durability.version_info import VersionInfo, as_snapshot, to_fields
+from tidegate.durability.version_reader import SERVED, VersionReader
 from tidegate.foundation.errors import InputError, RecoveryImpossible, StorageFailed, TidegateError
 from tidegate.foundation.storage import Storage
 
@@ -73,19 +73,8 @@ def recover(source: Storage, target: Storage, version: int | None = None) -> Rec
     tables = {layout.name: reader.rows(layout, start, found) for layout in info.layouts}
     bodies: list[Body] = [("table", name, piece) for name, table in tables.items() for piece in files.pieces(table)]
     bodies.append((SERVED, "", reader.served_at(start, found).to_table()))
-    whole = replace(
-        info,
-        kind="snapshot",
-        rows={name: table.num_rows for name, table in tables.items()},
-        records={},
-        program="",
-        ran=0,
-        weight=0,
-        state=uuid.uuid4().hex,
-        parent="",
-        commit="",
-        owner=None,
-    )
+    whole = as_snapshot(info, {name: table.num_rows for name, table in tables.items()})
+    whole = replace(whole, ran=0, state=uuid.uuid4().hex, parent="", commit="", owner=None)
     return Recovered(_written(target, whole, bodies), start, highest)
 
 

@@ -24,7 +24,7 @@ import logging
 from collections.abc import Iterator
 
 from tidegate.durability import files
-from tidegate.durability.soundness import parse_name
+from tidegate.durability.listing import parse_name
 from tidegate.durability.version_info import from_header
 from tidegate.foundation.errors import TidegateError
 from tidegate.foundation.storage import Storage

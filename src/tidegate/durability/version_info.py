@@ -20,7 +20,7 @@ a whole. A snapshot that was written later, beside the change file, names the ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -90,6 +90,11 @@ class VersionInfo:
     program: str = ""
     ran: int = 0
     weight: int = 0
+
+
+def as_snapshot(info: VersionInfo, rows: Mapping[str, int]) -> VersionInfo:
+    """What the snapshot of a version says: it holds rows, and neither events nor records."""
+    return replace(info, kind="snapshot", rows=dict(rows), records={}, program="", weight=0)
 
 
 def to_fields(info: VersionInfo) -> dict[str, Any]:

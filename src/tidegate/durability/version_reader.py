@@ -15,6 +15,7 @@ broken, reading stops with an error that names the file.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -135,10 +136,8 @@ class VersionReader:
                 f"{self._file(version, 'change')}: version {version} was loaded as a whole, there is no "
                 f"change to read. Load version {version} instead."
             )
-        try:
+        with self._needed_for(version):
             header, contents = files.read_file(self.storage, file_name(version, "change"))
-        except FileNotFoundError:
-            raise self._impossible(version) from None
         info = self._accept(version, "change", header)
         targets = self._targets(info, layouts)
         parts: dict[str, list[pa.Table]] = {name: [] for name in info.rows}
@@ -225,16 +224,13 @@ class VersionReader:
     ) -> Iterator[Contents]:
         below: VersionInfo | None = None
         if start:
-            name = file_name(start, "snapshot")
-            try:
+            with self._needed_for(version):
                 header = self._read_header(start, "snapshot")
                 below = self._accept(start, "snapshot", header)
                 targets = self._targets(below, layouts)
-                for section, rows in files.read_sections(self.storage, name, header):
+                for section, rows in files.read_sections(self.storage, file_name(start, "snapshot"), header):
                     if section.kind == "table":
                         yield Contents(below, {section.table: evolution.upgrade(rows, targets[section.table])})
-            except FileNotFoundError:
-                raise self._impossible(version) from None
         for number in range(start + 1, version + 1):
             found = self.read_contents(number, layouts)
             if below is not None:
@@ -257,18 +253,14 @@ class VersionReader:
 
     def open_file(self, version: int, kind: Kind) -> tuple[VersionInfo, StoredFile]:
         """What a version's file says of itself, and where its rows lie."""
-        try:
+        with self._needed_for(version):
             header = self._read_header(version, kind)
-        except FileNotFoundError:
-            raise self._impossible(version) from None
         return self._accept(version, kind, header), StoredFile(version, kind, replace(header, fields={}))
 
     def read_rows(self, file: StoredFile, section: Section, layout: TableLayout) -> pa.Table:
         """The rows of one section as a change table of a layout, which they must fit."""
-        try:
+        with self._needed_for(file.version):
             rows = files.read_section(self.storage, file_name(file.version, file.kind), file.header, section)
-        except FileNotFoundError:
-            raise self._impossible(file.version) from None
         return evolution.upgrade(rows, layout)
 
     def described(self, file: StoredFile) -> str:
@@ -281,10 +273,8 @@ class VersionReader:
         for section in file.header.sections:
             if section.kind == SERVED:
                 name = file_name(version, "snapshot")
-                try:
+                with self._needed_for(version):
                     return Served.from_table(files.read_section(self.storage, name, file.header, section))
-                except FileNotFoundError:
-                    raise self._impossible(version) from None
         served = Served()
         served.add(info)
         return served
@@ -295,17 +285,19 @@ class VersionReader:
             if self._listed().has_snapshot(version):
                 return None
             raise self._impossible(version)
-        file = file_name(version, "change")
-        try:
+        with self._needed_for(version):
             header = self._read_header(version, "change")
-            parts = [
-                files.read_section(self.storage, file, header, section)
-                for section in header.sections
-                if section.kind == "record" and section.table == name
-            ]
-        except FileNotFoundError:
-            raise self._impossible(version) from None
-        return parts[0] if parts else None
+            for section in header.sections:
+                if section.kind == "record" and section.table == name:
+                    return files.read_section(self.storage, file_name(version, "change"), header, section)
+        return None
+
+    def served_at(self, start: int, version: int) -> Served:
+        """What was applied up to a version, from a snapshot (0: the empty state) and what the versions after it say."""
+        served = self.served_in(start) if start else Served()
+        for number in range(start + 1, version + 1):
+            served.add(self._read_info(number, "change"))
+        return served
 
     # Inside
 
@@ -327,8 +319,14 @@ class VersionReader:
         self._headers[name] = header
 
     def _read_info(self, version: int, kind: Kind) -> VersionInfo:
-        try:
+        with self._needed_for(version):
             return self._accept(version, kind, self._read_header(version, kind))
+
+    @contextlib.contextmanager
+    def _needed_for(self, version: int) -> Iterator[None]:
+        """A file that is missing inside is one without which a version cannot be rebuilt."""
+        try:
+            yield
         except FileNotFoundError:
             raise self._impossible(version) from None
 

@@ -59,6 +59,7 @@ from tidegate.durability.served import Served
 from tidegate.durability.version_info import (
     Kind,
     VersionInfo,
+    as_snapshot,
     from_header,
     require_successor,
     require_tables,
@@ -241,7 +242,7 @@ class VersionStore(VersionReader):
         require_tables(info, tables, lambda layout: layout.arrow_schema)
         rows, bodies = _row_counts(tables), _sections(tables)
         if not self._listed().has_change(info.version):
-            info = replace(self._chained(info), kind="snapshot", rows=rows, records={}, program="", weight=0)
+            info = as_snapshot(self._chained(info), rows)
             served = Served.from_table(self._served_at(info.base).to_table())
             served.add(info)
             return self._committed(self._write(info, [*bodies, (SERVED, "", served.to_table())]))
@@ -273,8 +274,7 @@ class VersionStore(VersionReader):
             return lines
 
         bodies = [*bodies, (SERVED, "", Deferred(lines.num_rows, files.section_size(lines), last))]
-        whole = replace(below, kind="snapshot", rows=dict(rows), records={}, program="", weight=0)
-        whole = replace(whole, commit=below.hash, layouts=layouts)
+        whole = replace(as_snapshot(below, rows), commit=below.hash, layouts=layouts)
         try:
             written = self._write(whole, bodies)
         except FileExistsError:
@@ -354,11 +354,7 @@ class VersionStore(VersionReader):
         """What was served up to a version, which is the newest one in all but tools and tests."""
         if self._tip is not None and self._tip.info.version == version:
             return self._tip.served
-        start = self._listed().snapshot_below(version)
-        served = self.served_in(start) if start else Served()
-        for number in range(start + 1, version + 1):
-            served.add(self._read_info(number, "change"))
-        return served
+        return self.served_at(self._listed().snapshot_below(version), version)
 
     def _chained(self, info: VersionInfo) -> VersionInfo:
         """The version on top of the newest one; a glance, the exclusive write decides whether it stays so."""

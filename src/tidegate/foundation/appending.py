@@ -46,12 +46,8 @@ class Appender:
     @classmethod
     def go_on(cls, disk: Disk, file: str, at: int) -> Appender:
         """Opens a file to go on at an offset, cuts off what lies behind it and syncs what stays."""
-        try:
+        with refusals.refusing(file, "open"):
             descriptor = disk.open_existing(file, writable=True)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise refusals.failed(file, "open", error) from error
         try:
             size = disk.status(descriptor).size
             if size < at:

@@ -169,16 +169,12 @@ class LocalStorage:
     def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
         """The bytes from `offset`, `length` of them or fewer where the file ends earlier."""
         file = self._file(name)
-        try:
+        with refusals.refusing(file, "read"):
             descriptor = self._disk.open_existing(file, writable=False)
             try:
                 return self._read(file, descriptor, offset, length)
             finally:
                 self._disk.close(descriptor)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise refusals.failed(file, "read", error) from error
 
     def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
         """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken."""
@@ -212,11 +208,10 @@ class LocalStorage:
         """Whether the file is there, and then certainly stays; StorageFailed when that cannot be made certain."""
         file = self._file(name)
         try:
-            descriptor = self._disk.open_existing(file, writable=False)
+            with refusals.refusing(file, "read"):
+                descriptor = self._disk.open_existing(file, writable=False)
         except FileNotFoundError:
             return False
-        except OSError as error:
-            raise refusals.failed(file, "read", error) from error
         try:
             try:
                 self._disk.sync(descriptor)
@@ -255,10 +250,8 @@ class LocalStorage:
 
     def is_held(self, name: str) -> bool | None:
         """Whether anybody holds the file, this process included; None where the storage cannot tell."""
-        try:
+        with refusals.refusing(self._file(name), "lock"):
             return holds.is_held(self._disk, self._file(name))
-        except OSError as error:
-            raise refusals.failed(self._file(name), "lock", error) from error
 
     def append_to(self, name: str, at: int | None) -> Appender:
         """A file to append to: a new one (None; FileExistsError when the name is taken) or one to go on with."""
@@ -273,28 +266,18 @@ class LocalStorage:
 
     def delete(self, name: str) -> None:
         """Removes the file; nothing happens when it is not there."""
-        try:
+        with contextlib.suppress(FileNotFoundError), refusals.refusing(self._file(name), "delete"):
             self._disk.unlink(self._file(name))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise refusals.failed(self._file(name), "delete", error) from error
 
     def exists(self, name: str) -> bool:
         """Whether the file is there."""
-        try:
+        with refusals.refusing(self._file(name), "read"):
             return self._is_there(self._file(name))
-        except OSError as error:
-            raise refusals.failed(self._file(name), "read", error) from error
 
     def size(self, name: str) -> int:
         """The file's size in bytes."""
-        try:
+        with refusals.refusing(self._file(name), "read"):
             return self._disk.stat(self._file(name)).size
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise refusals.failed(self._file(name), "read", error) from error
 
     def sweep(self) -> Names:
         """Removes what crashed writers left behind and locks that nobody holds; gives the names removed."""
@@ -302,17 +285,13 @@ class LocalStorage:
 
     def _is_swept(self, name: str) -> bool:
         file = self._file(name)
-        try:
-            if leftovers.is_temporary(name):
-                if not leftovers.is_abandoned(name, lambda name: self._disk.stat(self._file(name)).modified):
-                    return False
+        with contextlib.suppress(FileNotFoundError), refusals.refusing(file, "delete"):
+            if not leftovers.is_temporary(name):
+                return leftovers.is_lock(name) and holds.remove_unheld(self._disk, file)
+            if leftovers.is_abandoned(name, lambda name: self._disk.stat(self._file(name)).modified):
                 self._disk.unlink(file)
                 return True
-            return leftovers.is_lock(name) and holds.remove_unheld(self._disk, file)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise refusals.failed(file, "delete", error) from error
+        return False
 
     def _file(self, name: str) -> str:
         return os.path.join(self._path, name)
@@ -325,12 +304,9 @@ class LocalStorage:
             return False
 
     def _listing(self) -> Names:
-        try:
+        with contextlib.suppress(FileNotFoundError), refusals.refusing(self._path, "list"):
             return self._disk.listdir(self._path)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise refusals.failed(self._path, "list", error) from error
+        return []
 
     def _read(self, file: str, descriptor: int, offset: int, length: int | None) -> pa.Buffer:
         """All bytes asked for that the file has: where reading stops earlier, it was cut off or is not readable."""
