@@ -9,22 +9,20 @@
     Void       the batch before it failed         nothing
 
 No row is logged: transactions are deterministic, so the same commands on the same rows give the same rows. A record
-starts with one number, `transaction << 3 | form`, or `kind << 3 | 4`, and ends where its last part ends; so records
-stand back to back. A transfer of 250 from account 1 to account 2, transaction 0 of its program:
+starts with one number, `transaction << 3 | form`, or `kind << 3 | 4`, and ends with its last part, so records stand
+back to back. A transfer of 250 from account 1 to account 2, transaction 0 of its program:
 
     transfer(src=1, dst=2, amount=250)      00    02    04    f4 03
                                             0<<3  src   dst   amount
 
-Values may be null only in the form "with nulls".
-
-An argument that is no plain value of its declared type goes the way that it goes in the engine, through
-`argument_columns`: what that refuses raises the same InputError here, before a byte exists; what it converts is
-logged as converted, and `Codec.execute` hands it back to be run. So what runs is what would be replayed, even if an
-argument can be read only once.
+Values may be null only in the form "with nulls". An argument that is not a plain value of its declared type is
+converted as the engine does it (`argument_columns`): what that refuses raises the same InputError here; what it
+converts is logged and run as converted. So what runs is what would be replayed, even if an argument can be read only
+once.
 
 Invariant: for every call that an engine accepts, the decoded arguments give the outcome that the call's own give.
 
-Not here: values (value_bytes.py), frames, checksums and files (log_format.py); who logs what, and when.
+Not here: values (value_bytes.py), frames, checksums and files (log_format.py).
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """Compactions and collections in the background, one at a time, which no batch waits for.
 
     request(7) ──> thread: compact version 7, collect
-    request(9)             (7 goes on)
+    request(9)             (7 is still running)
     request(12)            (9 is given up: a newer one came before it was begun)
                    thread: compact version 12, collect, end
     take_finished() gives the snapshot of version 12
 
-The thread lives only while there is something to do. Large states are compacted in a child process, for which the
-thread only waits (compaction_process.py says why); small ones, and those in a storage that a child cannot open, by the
-thread itself, in some tenths of a second.
+The thread lives only while there is work. Large states are compacted in a child process (compaction_process.py says
+why); small ones, and those in a storage that a child cannot open, by the thread itself, in some tenths of a second.
 
-Invariant: nothing raises into a batch. What fails is logged, and tried again at the next request; the old snapshot and
+Invariant: nothing raises into a batch. A failure is logged, and tried again at the next request; the old snapshot and
 all changes are there. A compactor shares nothing with the engine's store but the files.
 """
 

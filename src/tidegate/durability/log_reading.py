@@ -2,9 +2,9 @@
 
     bytes of a segment --scan--> Payloads --CommandReader--> ExecuteBatch, Run, Execute, ... --replay--> rows
 
-Machine code does what is usual, and stops before everything else; what that is, Python says (log_format.py,
-commands.py), and then machine code goes on behind it. So there is one place that tells a torn frame from a damaged
-one, and one that says why a record cannot be read.
+Machine code reads what is usual and stops before everything else; Python (log_format.py, commands.py) reads that, and
+machine code goes on behind it. So one place distinguishes a torn frame from a damaged one, and one says why a record
+cannot be read.
 
 Calls that follow each other become one table of events, which the engine runs in row order:
 
@@ -13,22 +13,18 @@ Calls that follow each other become one table of events, which the engine runs i
 
     transaction    src    dst    amount
     transfer       1      2      250
-    deposit        0      3      7             a column that is none of the transaction's holds zeros
+    deposit        0      3      7             columns that the transaction does not have hold zeros
 
-Not in a batch: calls with a key or with nulls; calls of a transaction whose arguments cannot be columns of events
-(another transaction gives the same column another type); and a few calls between other records, for a batch takes
-0.3 ms however small it is.
+Not in a batch: calls with a key or with nulls; calls whose arguments cannot be columns of events (another transaction
+gives the same column another type); and a few calls between other records, since a batch takes 0.3 ms however small it
+is. A transfer in a frame of its own takes 0.16 us to here, and 0.25 us with the engine's work.
 
-While events wait for the rest of their atomic batch, `replay` executes calls one by one: a batch would take those
-events in again, and might change the types of their columns.
+While events wait for the rest of their atomic batch, calls are executed one by one: a batch would take those events in
+again, and might change the types of their columns.
 
-A transfer in a frame of its own takes 0.16 us to here, and 0.25 us with the engine's work on top.
-
-Invariant: scanning gives the frames, the tail or the error that `log_format.frames` gives. The commands, with the
-calls of a batch in row order, are the records that `Codec.decode` gives; and running a batch leaves the rows that
-executing its calls one by one leaves.
-
-Not here: which segments there are, and what happens with commands other than calls.
+Invariant: scanning gives the frames, the tail or the error that `log_format.frames` gives. The commands, with the calls
+of a batch in row order, are the records that `Codec.decode` gives; running a batch leaves the same rows as executing
+its calls one by one.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The segments of a state's command log: which follow a checkpoint, and whether each goes on from the one before.
+"""The segments of a state's command log: which follow a checkpoint, and whether each continues the one before.
 
     checkpoint        covers commands 1 to 700, the log's hash there is 5d01
-    000000000701.log  begins with command 701, goes on from 5d01, ends with 7f2a
-    000000000950.log  begins with command 950, goes on from 7f2a
+    000000000701.log  begins with command 701, continues 5d01, ends with 7f2a
+    000000000950.log  begins with command 950, continues 7f2a
 
-A segment that is missing, or that does not go on from what stands before it, is an error that names the file: commands
-were acknowledged, and to go on without them would lose them.
+A segment that is missing, or that does not continue the one before, is an error that names the file: its commands were
+acknowledged.
 
-Invariant: the commands of `following` are all that were logged behind the checkpoint, in the order of their execution,
-each once. Only the last segment may have a torn tail, for a segment is synced before the next one is started.
+Invariant: `following` gives all commands that were logged behind the checkpoint, in the order of their execution, each
+once. Only the last segment may have a torn tail, since a segment is synced before the next one is started.
 """
 
 from __future__ import annotations

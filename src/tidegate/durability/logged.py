@@ -1,28 +1,26 @@
-"""An engine inside a process whose every command lasts: a command log, and checkpoints in the background.
+"""An engine inside a process with durable commands: a command log, and checkpoints in the background.
 
     execute, run, load, take ──> rows in memory ──> a record in the log ──> synced ──> the caller gets its answer
                                        │
                        now and then    └──> rows that changed since ──> a checkpoint: one more version of the state
 
-The log says what was asked for, not which rows changed (commands.py), so a record is some twenty bytes. A state is
-opened by loading the newest checkpoint and running the commands behind it again (replaying.py). A checkpoint holds the
-rows that changed since the one before: making it stops nobody for longer than it takes to copy those rows, all else
-happens in a thread of its own; snapshots of the whole state are put together from files, beside everything else. A
-checkpoint ends a segment of the log and starts another; segments that the kept checkpoints cover are removed.
+The log holds what was asked for, not the rows that changed (commands.py), so a record takes some twenty bytes. Opening
+a state loads the newest checkpoint and runs the commands behind it again (replaying.py). A checkpoint holds the rows
+that changed since the one before. It stops callers only while these rows are copied; a thread of its own does the rest.
+A checkpoint ends a segment of the log; segments that the kept checkpoints cover are removed.
 
-Commands can be run again only if they give the same rows again. Compiled transactions do. A program with a transaction
-that is plain Python (`compiled=False`) may ask for the time or a random number; with such a program every command is a
-checkpoint of its own, and nothing is replayed.
+Commands are replayed only if they give the same rows again, as compiled transactions do. A transaction in plain Python
+(`compiled=False`) may ask for the time or a random number; with one, every command is a checkpoint, and nothing is
+replayed.
 
-A command that fails before it changed anything (bad arguments, a full disk) changes nothing. One that fails half way
-takes the rows in memory with it; they are loaded again. When the log cannot be written or synced, nobody knows what is
-on the disk: the engine refuses everything from then on, until the state was opened again.
+A command that fails before it changed anything (bad arguments, a full disk) changes nothing. One that fails halfway
+invalidates the rows in memory, which are then loaded again. When the log cannot be written or synced, it is unknown
+what is on the disk: the engine refuses everything until the state has been opened again.
 
-Invariant: the state that is recovered is that of all commands up to some one of them, in order, and holds every command
-that was acknowledged. A reader sees only what is certain to stay.
+Invariant: the recovered state is that of a prefix of all commands, and this prefix holds every acknowledged command. A
+reader sees only what is durable.
 
-Not here: groups of threads that share a sync (command_log.py), how checkpoints are written (checkpoints.py), which
-query owns a state (ownership.py).
+Not here: group commit (command_log.py), how checkpoints are written (checkpoints.py), ownership (ownership.py).
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
     old state                                            new state
     snapshot 10, change 11, change 12 (damaged), ...     snapshot 11, whole, with an id of its own
 
-A version that takes a program to rebuild (version_log.py) is refused, and never silently replaced by an older one.
+Only the files that the version needs are read; where the nearest snapshot is damaged, an older one and the changes
+after it are used. A version that only a program can rebuild (version_log.py) is refused, and never replaced by an older
+one.
 
-Only the files that the version needs are read. Where the nearest snapshot is damaged, an older one and the changes
-after it do as well. The new state keeps the version's number, so later versions go on counting, and what was applied
-up to it; a query whose checkpoint is newer is refused until somebody adopts it there (adoption.py).
-
-The old state is left as it is. The new one has another id: it is not the old one, which may go on elsewhere.
+The new state keeps the version's number and what was applied up to it; a query whose checkpoint is newer is refused
+until it is adopted there (adoption.py). It has another id: the old state is left as it is, and may be used elsewhere.
 
 Invariant: the new state comes into being in one step, by its only file.
 

@@ -1,4 +1,4 @@
-"""Says the truth about a state: which files are as they were written, and which versions can be rebuilt from those.
+"""Checks a state: which files are as they were written, and which versions can be rebuilt from those.
 
     000000000001.change                 sound
     000000000002.change                 damaged at offset 512
@@ -8,22 +8,19 @@
 
     wrong: 000000000002.change; versions 2 to 3 cannot be rebuilt       can be rebuilt: 1, 4
 
-Checked are all bytes of all files; that they belong to one state, that each version goes on from the one below by its
-hash, and a snapshot from the change beside it; that the newest version is not older than the head says; that what was
-served only grows, and that snapshots say the same of it as the versions before them. `deep` also rebuilds every
-snapshot from the one before it and the changes in between, and compares the rows. Where versions hold events in place
-of rows, their bytes and their chain are checked like all others; what only a program could rebuild is not compared, and
-a remark says so.
+Checked are all bytes of all files; that they belong to one state; that each version names the hash of the one below,
+and a snapshot that of the change beside it; that the newest version is not older than the head says; that the batches
+of an applicant only grow, and that snapshots agree with the versions on what was applied. `deep` also rebuilds every
+snapshot from the one before it and compares the rows, except where versions hold events: a remark says so.
 
-Everything that is wrong is collected, not raised: a person who runs this wants to know all of it. What may look odd
-and is not wrong is a remark: a history that begins later or goes on at a snapshot, as collections and incremental
-backups leave it, or a head that a loss of power took.
+Problems are collected, not raised. What looks odd and is not wrong is a remark: a history that begins later or
+continues at a snapshot, as collections and incremental backups leave it, or a head that was lost with the power.
 
-A state may be verified while a query runs on it. Files that are collected meanwhile are noticed, and the check starts
-again without reading sound files twice.
+A state may be verified while a query runs on it. Files that are collected meanwhile make the check start again, without
+reading sound files twice.
 
-Invariant: what is called sound was read as a whole, and a version that is said to be there can be loaded, or recovered
-where a damaged snapshot stands in the way of loading (recovery.py).
+Invariant: a file that is called sound was read as a whole, and a version that is said to be there can be loaded, or
+recovered where a damaged snapshot prevents loading (recovery.py).
 """
 
 from __future__ import annotations

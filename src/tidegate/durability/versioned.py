@@ -3,28 +3,24 @@
     an applicant asks for its batch b
       |  what has this state applied for it? (served.py)
       |     not b yet:   run it on the newest version n, write version n + 1
-      |     b, as n:     its outcomes were lost on the way: run it again on version n - 1, change nothing, check that it
-      |                  came out the same
+      |     b, as n:     its outcomes were lost: run it again on version n - 1, change nothing, check that it came out
+      |                  the same
       |     not even what must have come before b: refuse
       v
     outcomes
 
-Whoever asks for a batch again (a retried task, a speculative twin, a restarted query) finds the same base,
-runs the same events in the same order, and gets the same outcomes; the state changes once. When two attempts run at
-once, both try to create version n + 1 and the file system lets one of them win; the other looks again and then takes
-the second path. Nothing else coordinates them.
+A batch that is requested again (by a retried task, a speculative twin, a restarted query) finds the same base, runs the
+same events in the same order, and gives the same outcomes; the state changes once. When two attempts run at once, both
+try to create version n + 1 and the file system lets one of them win; the other takes the second path. Nothing else
+coordinates them. A call in a foreachBatch is given its stored outcomes when it asks again, because users may compute
+its rows with random numbers or the time of day.
 
-A call of a foreachBatch is given its outcomes from the version's file when it asks again, for its rows need not come
-out the same: users may compute them anew, with random numbers or the time of day.
+The rows stay in memory between batches. An engine that fell behind applies the changes that it missed; one whose rows
+may be halfway through a failed batch drops them and loads again. What a version keeps of its batch is told in
+version_log.py.
 
-The rows stay warm in memory between batches. An engine that fell behind applies the changes it missed;
-one whose memory may be half way through a failed batch forgets it and loads again.
-
-A version keeps the rows that its batch changed, or the events that it ran, as `log` says (version_log.py). A state may
-hold both; an engine whose program did not run the events that it would have to run is refused.
-
-Order: events run by `order_by`. Where that leaves ties, the source decides, and since a source need not repeat
-its order, the order of the first execution is logged with the version; logged events stand in it.
+Events run by `order_by`. Ties keep the source's order, and since a source need not repeat that order, the order of the
+first execution is logged with the version.
 """
 
 from __future__ import annotations

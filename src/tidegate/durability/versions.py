@@ -8,39 +8,26 @@
     head                     says that version 4 was committed (head.py)
 
 Version 0 is the empty state and has no file. A version is committed by one operation: its change file, or its snapshot
-when it has no change, is created under its name, exclusively. To rebuild version n, take the newest snapshot at or
-below n and apply the changes after it, up to n; every one of them must be there.
+when it has no change, is created exclusively under its name. To rebuild version n, take the newest snapshot at or below
+n and apply the changes after it, up to n. Each version names its state and the hash of the version below
+(version_info.py); readers check these links, and a writer checks before each batch that its base is still there.
 
-Each version names the state that it belongs to and the hash of the version below (version_info.py). Readers check these
-links as they go, and a writer checks before each batch that the version it stands on is still the one that is there.
+Invariant: files appear whole, are never altered, and a version is created exclusively, on top of the one just below it.
+So the names alone tell which versions can be rebuilt, and what a reader has seen of a file stays true. A hole in the
+history is never hidden: with a newer version on disk that cannot be rebuilt, `newest` raises instead of going back.
 
-Invariant: files appear whole, are never altered, and a version is created exclusively, on top
-of the one just below it. So which versions can be rebuilt follows from the names alone (one listing),
-and what a reader has seen of a file stays true. A hole in the history is never papered over: with
-a newer version on disk that cannot be rebuilt, `newest` raises instead of going back in time.
+A commit whose write failed is resolved by reading: if the version is there and ours, it is committed. If it is there
+but may not survive a loss of power, the commit is `StorageUncertain` until the state has been opened again. What fails
+after the commit (the head, a snapshot, a collection) is logged and tried again later; it never makes a commit fail.
 
-What fails at the commit and may or may not have happened is resolved by reading: the version is there and ours, and
-then it is committed, or it is not. Where it is there but the file system could not say that it will stay, nothing is
-said of it until the state was opened again (`StorageUncertain`). What fails afterwards (the note of the head, a
-snapshot, a collection) is logged and tried again later; it never makes a commit fail.
+A change file holds the rows that a batch changed, or the events that it ran (version_log.py); a snapshot always holds
+rows. A change file may also hold records, tables that the batch gave out (records.py); no snapshot holds those.
 
-What a change file says of a batch is one of two things: the rows that it changed, or the events that it ran
-(version_log.py). The name, the chain and the commit are the same for both; a snapshot always holds rows.
+Cost: a commit writes the rows that changed and lists nothing. A snapshot is due when replaying the changes would cost
+as much as reading it, so the bytes written stay within a constant factor of the changes.
 
-Beside that, a version's change file may hold records: tables that the batch gave out (records.py).
-They are no part of the state, so no snapshot holds them; they are there as long as the change file is, which is at
-least while the version is among the newest `keep_versions`.
-
-Cost: a commit writes the rows that changed and lists nothing, however many versions are kept. A snapshot is due when
-replaying the changes would cost as much as reading it, so the bytes written stay within a constant factor of the
-changes; events weigh as much as the rows that they changed. It comes from rows in memory (`snapshot`) or from files
-(compaction.py); both write it here (`write_snapshot`). `collect` removes what no kept version needs.
-
-A version that consists of several shards' files would be committed by the same one file, which names the others by
-their hashes; they are written before it, under names of their own.
-
-Not here: running events, keeping state in memory, who may commit (versioned.py, ownership.py).
-A store is not safe for use by several threads at once; several processes are fine.
+Not here: running events, keeping state in memory, who may commit (versioned.py, ownership.py). A store is not safe for
+use by several threads at once; several processes are fine.
 """
 
 from __future__ import annotations
