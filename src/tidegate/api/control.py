@@ -63,7 +63,7 @@ def lookup(table: type[Row], key: Any) -> Row:
     """The row of a table under a key that is known only now: read from another row, or computed.
 
     What a signature can say it should: rows that are parameters are known before the transaction runs, so that more
-    of them can run side by side. A composite key is a tuple. In plain Python the row comes from whoever is asked
+    of them can run side by side. A composite key is a tuple. In plain Python the row comes from the test
     (`tidegate.testing.looking_up`).
     """
     finder = _finder.get()

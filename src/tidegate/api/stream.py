@@ -4,7 +4,7 @@
     seen = tg.stream("seen", vehicle=Vehicle)           or a table: the field carries the key of a row
 
 A transaction declared with `emits=[valid]` may say `tg.emit(valid, contestant=3)`. In plain Python, `emit` gives
-its tuple to whoever collects (`tidegate.testing.collecting`), so that a function can be tested on its own:
+its tuple to the test (`tidegate.testing.collecting`), so that a function can be tested on its own:
 
     with collecting(lambda stream, fields: found.append(fields)):
         validate(Voter(1), Contestant(3))

@@ -71,7 +71,7 @@ class Renamed:
 
 
 def adopt_query(storage: Storage, query: str, batch: int) -> Adopted:
-    """Lets a query go on here with `batch`: all below counts as applied, and nobody knows its outcomes."""
+    """Lets a query go on here with `batch`: all below counts as applied, with unknown outcomes."""
     _require_query(storage, query)
     if batch < 1:
         raise InputError(

@@ -116,7 +116,7 @@ class Calls:
             self._wake_next()
 
     def _serve(self, own: Call) -> None:
-        """Run all calls in the queue; the engine is ours, and is let go of before the log is waited for."""
+        """Run all calls in the queue; this thread has the engine, and releases it before it waits for the log."""
         served: list[Call] = []
         try:
             try:
@@ -131,7 +131,7 @@ class Calls:
         except Exception as error:  # the log cannot say what became of them
             for call in served:
                 call.error = type(error)(str(error))
-        except BaseException:  # an interrupt is the concern of this thread alone
+        except BaseException:  # an interrupt concerns this thread alone
             for call in served:
                 call.error = call.error or InterruptedError(
                     "the thread that ran this call was interrupted; whether the call was applied is not certain"

@@ -55,7 +55,7 @@ class Checkpoints:
         return self._task is not None and self._task.is_alive()
 
     def join(self) -> Changes | None:
-        """Wait for the checkpoint at hand; if it failed, the rows that the next one must hold, too."""
+        """Wait for the checkpoint that is being written; if it failed, the rows that the next one must hold, too."""
         if self._task is not None:
             self._task.join()
             self._task = None

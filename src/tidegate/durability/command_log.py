@@ -68,7 +68,7 @@ class _Group:
             self.gates.remove(gate)
 
     def wake(self, count: int | None = None) -> None:
-        """Wake so many of those that sleep, or all."""
+        """Wake `count` of the threads that wait, or all."""
         woken, self.gates = (self.gates, []) if count is None else (self.gates[:count], self.gates[count:])
         for gate in woken:
             gate.release()
@@ -116,7 +116,7 @@ class CommandLog:
         self.size = len(data)
 
     def _create(self, header: Header, data: bytes) -> Appender:
-        """A new segment's file. If it is certain that there is none, the segment at hand goes on; else the log ends."""
+        """A new segment's file. If it certainly does not exist, the old one stays in use; else the log has failed."""
         name, written = header.segment.name, False
         replaces = self._is_empty(name)
         try:
@@ -158,7 +158,7 @@ class CommandLog:
     # --- records -------------------------------------------------------------------------------------------
 
     def reserve(self, size: int) -> None:
-        """Make sure that a record of so many bytes can be appended; StorageFailed, and nothing happened, if not."""
+        """Make sure that a record of this size can be appended; StorageFailed, and nothing has changed, if not."""
         with self._lock:
             self._require_alive()
             if self._appender is not None:
@@ -183,7 +183,7 @@ class CommandLog:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a write or a sync has failed, which whoever waited for it was told."""
+        """Whether a write or a sync has failed; the threads that waited for it got the error."""
         return self._failure is not None
 
     @property
@@ -234,7 +234,7 @@ class CommandLog:
         self.wait(self._group)
 
     def _lead(self) -> None:
-        """Write and sync the group at hand, for all that wait for it; the lock is let go of meanwhile."""
+        """Write and sync the current group, for all that wait for it; the lock is released meanwhile."""
         group, self._leading = self._group, True
         self._group = _Group()
         self._lock.release()

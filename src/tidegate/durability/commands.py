@@ -35,24 +35,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidegate.durability import value_bytes
 from tidegate.durability.scratch import Scratch
 from tidegate.durability.table_streams import read_stream, stream_size, write_stream
-from tidegate.durability.value_bytes import (
-    Get,
-    Put,
-    Unusual,
-    get_bool,
-    get_bytes,
-    get_int,
-    get_str,
-    get_word,
-    null_codec,
-    parameter_codec,
-    put_bytes,
-    put_int,
-    put_str,
-    put_word,
-)
+from tidegate.durability.value_bytes import Get, Put, Unusual
 from tidegate.engine.arguments import argument_columns
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.foundation.places import Place
@@ -149,7 +135,7 @@ class Codec:
             return self.execute(record.transaction, dict(zip(names, record.arguments, strict=True)), record.key)[0]
         number, (_, parts) = next((n, kind) for n, kind in enumerate(_KINDS) if kind[0] is type(record))
         out = bytearray()
-        put_word(out, number << _FORM_BITS | _OTHER)
+        value_bytes.put_word(out, number << _FORM_BITS | _OTHER)
         for name, put, _ in parts:
             put(out, getattr(record, name))
         return bytes(out)
@@ -158,9 +144,9 @@ class Codec:
         """The record of a batch, which may become bytes when there is time for it, in any thread."""
         start, events = bytearray(), _loggable(batch.events)
         size = _table_size(events)
-        put_word(start, _RUN << _FORM_BITS | _OTHER)
+        value_bytes.put_word(start, _RUN << _FORM_BITS | _OTHER)
         _ORDER_BY[0](start, batch.order_by)
-        put_word(start, size)
+        value_bytes.put_word(start, size)
         return LaterRecord(bytes(start), events, len(start) + size)
 
     def decode(self, data: bytes) -> Iterator[Record]:
@@ -182,7 +168,7 @@ class Codec:
             ) from error
 
     def _record(self, data: bytes, at: int) -> tuple[Record, int]:
-        word, at = get_word(data, at)
+        word, at = value_bytes.get_word(data, at)
         number, form = word >> _FORM_BITS, word & (1 << _FORM_BITS) - 1
         if form < _OTHER:
             if number >= len(self._transactions):
@@ -253,12 +239,12 @@ class _Transaction:
         self._prefixes = []
         for form in range(_OTHER):
             prefix = bytearray()
-            put_word(prefix, number << _FORM_BITS | form)
+            value_bytes.put_word(prefix, number << _FORM_BITS | form)
             self._prefixes.append(bytes(prefix))
         self._puts: dict[bool, list[tuple[str, Put]]] = {}
         self._gets: dict[bool, list[Get]] = {}
         for with_nulls in (False, True):
-            codecs = [parameter_codec(parameter, with_nulls) for parameter in plan.parameters]
+            codecs = [value_bytes.parameter_codec(parameter, with_nulls) for parameter in plan.parameters]
             self._puts[with_nulls] = [(name, put) for name, (put, _) in zip(self.names, codecs, strict=True)]
             self._gets[with_nulls] = [get for _, get in codecs]
 
@@ -298,7 +284,7 @@ class _Transaction:
 
 def _put_name(out: bytearray, name: str) -> None:
     try:
-        put_bytes(out, name.encode())
+        value_bytes.put_bytes(out, name.encode())
     except UnicodeEncodeError as error:
         raise InputError(f"required a text that UTF-8 can hold, got {name!r} ({error})") from error
 
@@ -306,7 +292,7 @@ def _put_name(out: bytearray, name: str) -> None:
 def _put_key(out: bytearray, key: Any) -> None:
     out.append(isinstance(key, str))
     try:
-        (put_str if isinstance(key, str) else put_int)(out, key)
+        (value_bytes.put_str if isinstance(key, str) else value_bytes.put_int)(out, key)
     except (Unusual, UnicodeEncodeError) as error:
         raise InputError(
             f"a call's key: required an int of 64 bits or a str that UTF-8 can hold, got {key!r}"
@@ -314,20 +300,20 @@ def _put_key(out: bytearray, key: Any) -> None:
 
 
 def _get_key(data: bytes, at: int) -> tuple[int | str, int]:
-    text, at = get_bool(data, at)
-    return get_str(data, at) if text else get_int(data, at)
+    text, at = value_bytes.get_bool(data, at)
+    return value_bytes.get_str(data, at) if text else value_bytes.get_int(data, at)
 
 
 def _put_table(out: bytearray, table: pa.Table) -> None:
     table = _loggable(table)
-    put_word(out, _table_size(table))
+    value_bytes.put_word(out, _table_size(table))
     sink = pa.BufferOutputStream()
     write_stream(table, sink)
     out += sink.getvalue()
 
 
 def _get_table(data: bytes, at: int) -> tuple[pa.Table, int]:
-    stream, at = get_bytes(data, at)
+    stream, at = value_bytes.get_bytes(data, at)
     return read_stream(stream), at
 
 
@@ -345,10 +331,11 @@ def _table_size(table: pa.Table) -> int:
         raise InputError(f"a table with the columns {table.schema.names} cannot be logged: {error}") from error
 
 
-_NAME, _COUNT, _NUMBER = (_put_name, get_str), (put_word, get_word), (put_int, get_int)
-_BYTES, _TABLE = (put_bytes, get_bytes), (_put_table, _get_table)
+_NAME, _COUNT = (_put_name, value_bytes.get_str), (value_bytes.put_word, value_bytes.get_word)
+_NUMBER, _BYTES = (value_bytes.put_int, value_bytes.get_int), (value_bytes.put_bytes, value_bytes.get_bytes)
+_TABLE = (_put_table, _get_table)
 
-_ORDER_BY, _RUN = null_codec(*_NAME), 0
+_ORDER_BY, _RUN = value_bytes.null_codec(*_NAME), 0
 
 _KINDS: tuple[tuple[type[Run | Load | Take | Step | Void], tuple[tuple[str, Put, Get], ...]], ...] = (
     (Run, (("order_by", *_ORDER_BY), ("events", *_TABLE))),

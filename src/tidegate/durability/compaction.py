@@ -138,7 +138,7 @@ class _Compaction:
             yield _without(self._store.read_rows(piece.file, piece.section, layout), piece.left_out)
 
     def _joined(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The same rows in sections of half the usual size at least: rows that go leave no ever smaller ones behind."""
+        """The same rows in sections of at least half the usual size, so that sections do not shrink as rows go."""
         held: list[pa.Table] = []
         size = 0
         for table in tables:

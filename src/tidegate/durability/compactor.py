@@ -29,7 +29,7 @@ from tidegate.foundation.errors import StorageFailed
 from tidegate.foundation.storage import Storage
 
 CHILD_BYTES = 32 << 20
-"""From so many bytes of rows on a child compacts: below, starting it costs more than it saves."""
+"""From this size of the rows on a child process compacts: below, starting it costs more than it saves."""
 
 CLOSING_SECONDS = 10.0
 REPORT_SIZE = 2000
@@ -97,7 +97,7 @@ class Compactor:
             wanted = self._wanted, self._epoch
             self._wanted = self._epoch = None
             if wanted == (None, None):
-                self._thread = None  # under the lock: whoever asks from now on starts another one
+                self._thread = None  # under the lock: the next request starts another one
             return wanted
 
     def _work(self) -> None:

@@ -38,5 +38,5 @@ class EarlyLog:
         self._log.append(record.encode(self._scratch))
 
     def _write(self) -> None:
-        with contextlib.suppress(StorageFailed):  # whoever waits for it is told
+        with contextlib.suppress(StorageFailed):  # threads that wait for it get the error
             self._log.flush()

@@ -200,7 +200,7 @@ def read_section(storage: Storage, name: str, header: Header, section: Section) 
 
 
 def read_pieces(storage: Storage, name: str, header: Header, size_max: int = PIECE_SIZE) -> Iterator[pa.Buffer]:
-    """All bytes of a stored file in pieces, for whoever copies or checks it; nothing is decoded.
+    """All bytes of a stored file in pieces, to copy or check it; nothing is decoded.
 
     The last piece of a section is given out after the section's checksum was found right.
     """

@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.durability.commands import Codec, Execute, Record
+from tidegate.durability.commands import Codec, Record
 from tidegate.durability.kernels import frames as frame_kernels
 from tidegate.durability.kernels import records as record_kernels
 from tidegate.durability.log_format import End, Header, Tail, decode_header, frames
@@ -52,7 +52,7 @@ from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter
 Array = npt.NDArray[Any]
 
 PIECE_BYTES = 1 << 23
-"""So much of a file is scanned at once. Its payloads and the ends of its frames take 26 MB at most."""
+"""How much of a file is scanned at once. Its payloads and the ends of its frames take 26 MB at most."""
 
 ROWS_MAX, ROWS_MIN = 1 << 17, 64
 """Calls in a batch: more give nothing, and fewer are faster one by one."""
@@ -149,23 +149,6 @@ class ExecuteBatch:
         return int(self.events.num_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """Some calls in payloads, decoded by Python."""
-
-    codec: Codec
-    payloads: Payloads
-    standing: Array
-    count: int
-
-    def __iter__(self) -> Iterator[Execute]:
-        cursor = _Cursor(self.codec, self.payloads, self.standing.copy())
-        for _ in range(self.count):
-            record = cursor.take()
-            assert isinstance(record, Execute), record
-            yield record
-
-
 class _Cursor:
     """Takes records out of payloads one by one; moves `standing` along."""
 
@@ -209,11 +192,11 @@ class CommandReader:
             before = standing.copy()
             rows = record_kernels.read_calls(data, bounds, limits, self._columns.program, standing, room.arrays)
             if rows:
-                calls = _Calls(self._codec, payloads, before, rows)
                 events = self._events(data, room, rows) if rows >= ROWS_MIN else None
                 if events is None:
                     room.clear(rows)
-                    yield from calls
+                    again = _Cursor(self._codec, payloads, before)
+                    yield from (again.take() for _ in range(rows))
                 else:
                     self._room = None
                     yield ExecuteBatch(events)
@@ -221,7 +204,7 @@ class CommandReader:
                 yield cursor.take()
 
     def _make_room(self, size: int) -> _Room:
-        """Arrays of zeros for all calls that so many bytes can hold; those that were not used yet, if they suffice."""
+        """Arrays of zeros for all calls that `size` bytes can hold; the unused ones again, if they suffice."""
         rows, items = min(size, ROWS_MAX), min(size, BATCH_BYTES_MAX + RECORD_BYTES_MAX)
         if self._room is None or self._room.rows < rows or self._room.item_count < items:
             self._room = _Room(self._columns, rows, items)

@@ -76,7 +76,7 @@ def open_segment(storage: Storage, first: int) -> OpenSegment:
 
 
 def require_covered(storage: Storage, newest: VersionInfo | None) -> None:
-    """That no engine logged commands behind the newest version: whoever goes on from there would lose them."""
+    """That no engine logged commands behind the newest version: continuing from there would lose them."""
     covered = 0 if newest is None else newest.commands
     for first in numbers(storage):
         if first > covered and next(open_segment(storage, first).payloads(), None) is not None:
@@ -125,7 +125,7 @@ def following(storage: Storage, newest: VersionInfo | None, counted: dict[str, i
 
 
 def other_program(storage: Storage, segment: OpenSegment) -> RecoveryImpossible:
-    """What is said of a segment that another program than the one at hand wrote."""
+    """The error for a segment that another program than this one wrote."""
     return RecoveryImpossible(
         f"{segment.file}: its commands were logged by another program than this one, and only that one gives the "
         "same rows when they are run again. Open the state once with the program that wrote it and close the "

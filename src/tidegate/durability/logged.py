@@ -30,7 +30,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ Recovery = Literal["strong", "weak"]
 T = TypeVar("T")
 
 CHECKPOINT_AFTER_BYTES = 64 << 20
-"""How long the log grows between checkpoints: replaying so much takes a second where transactions are cheap."""
+"""How long the log grows between checkpoints: replaying this much takes a second where transactions are cheap."""
 
 EARLY_BYTES = 64 << 10
 """Records of batches from this size on are written while the batch runs: below, that takes longer to arrange."""
@@ -164,8 +164,7 @@ class LoggedEngine:
 
     def run(self, events: pa.Table, order_by: str | None) -> pa.Table:
         """Run a batch of events."""
-        with self._calls.turn():
-            core = self._ready()
+        with self._durable_turn() as core:
             arrival = arrange(events, order_by)
             batch = Run(self._needed(events, order_by), order_by)
             record = self._codec.encode_later(batch) if self._repeatable else None
@@ -197,8 +196,6 @@ class LoggedEngine:
             else:
                 self._commands += 1
                 self._log.append(*steps, numbered=False)
-            group = self._log.last()
-        self._log.wait(group)
         return result.outcomes
 
     def _make_void(self, early: list[Future[None]]) -> None:
@@ -210,43 +207,36 @@ class LoggedEngine:
 
     def load(self, table: str, rows: pa.Table) -> None:
         """Write rows that a user gives."""
-        with self._calls.turn():
-            core = self._ready()
+        with self._durable_turn() as core:
             record = self._codec.encode(Load(table, rows))
             self._log.reserve(len(record))
             self._guarded(lambda: core.load(table, rows))
             self._note(record)
-            group = self._log.last()
-        self._log.wait(group)
 
     def take(self, stream: str) -> pa.Table:
         """The tuples that wait in an output stream; they are forgotten when that is certain to stay."""
-        with self._calls.turn():
-            core = self._ready()
+        with self._durable_turn() as core:
             count = core.outputs_waiting()[stream].num_rows
             record = self._codec.encode(Take(stream, count))
             self._log.reserve(len(record))
             tuples = self._guarded(lambda: core.take(stream, count))
             if count:
                 self._note(record)
-            group = self._log.last()
-        self._log.wait(group)
         return tuples
 
     def read(self, look: Callable[[EngineCore], T]) -> T:
-        """What a look at the rows gives, when all that it saw is certain to stay."""
-        with self._calls.turn():
-            found, group = look(self._ready()), self._log.last()
-        self._log.wait(group)
+        """What a function of the rows gives, when all that it saw is durable."""
+        with self._durable_turn() as core:
+            found = look(core)
         return found
 
     @property
     def core(self) -> EngineCore:
-        """The rows in memory, for whoever holds the lock."""
+        """The rows in memory, for callers that hold the lock."""
         return self._ready()
 
     def turn(self) -> AbstractContextManager[None]:
-        """Have the engine alone; whoever waits for it goes on afterwards."""
+        """Have the engine alone; calls that wait for it run afterwards."""
         return self._calls.turn()
 
     def checkpoint(self) -> None:
@@ -258,10 +248,10 @@ class LoggedEngine:
             self._require_usable()
 
     def close(self) -> None:
-        """Write a checkpoint, so that the next one to open the state replays nothing, and let go of it.
+        """Write a checkpoint, so that the next engine to open the state replays nothing, and release the state.
 
         StorageUncertain when the disk could not say that it keeps what was answered, and nobody was told yet; the state
-        is let go of all the same.
+        is released all the same.
         """
         with self._calls.turn():
             try:
@@ -272,15 +262,23 @@ class LoggedEngine:
             except StorageUncertain as error:
                 self._refusal = error
                 raise
-            except Exception:  # the log has everything: whoever opens the state replays it
+            except Exception:  # the log has everything: the next engine replays it
                 _log.warning("%s: no checkpoint could be written at the end", self._storage.path, exc_info=True)
             finally:
                 self._let_go()
 
     # --- inside: commands -------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _durable_turn(self) -> Iterator[EngineCore]:
+        """Have the engine alone; what was done or seen inside is durable when the block is left."""
+        with self._calls.turn():
+            yield self._ready()
+            group = self._log.last()
+        self._log.wait(group)
+
     def _ready(self) -> EngineCore:
-        """The rows, loaded again if they were lost; raises when nobody knows what is on the disk."""
+        """The rows, loaded again if they were dropped; raises when it is unknown what is on the disk."""
         self._require_usable()
         if self._core is None:
             self._log.flush()
@@ -373,7 +371,7 @@ class LoggedEngine:
             raise ownership.taken_over(self._storage, found)
 
     def _join(self) -> None:
-        """Wait for the checkpoint at hand."""
+        """Wait for the checkpoint that is being written."""
         unkept = self._checkpoints.join()
         if unkept is not None:
             self._keys.forget_stored()

@@ -79,7 +79,7 @@ def release(storage: Storage, query: str) -> bool:
 
 
 def is_released(storage: Storage, epoch: int) -> bool:
-    """Whether the owner of an epoch has let go of the state."""
+    """Whether the owner of an epoch has released the state."""
     return storage.exists(_marker(epoch))
 
 

@@ -64,7 +64,7 @@ class Replay:
                 self._core.take(record.stream, record.count)
 
     def end(self) -> None:
-        """Finish the batch at hand: start what no step was logged of."""
+        """Finish the current batch: run what no step was logged of."""
         batch, self._waiting = self._waiting, None
         if batch is None:
             return

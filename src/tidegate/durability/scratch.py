@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 KEPT_MAX = 32 << 20
-"""What is larger is given back: a state that once ran one huge batch should not stay that large."""
+"""What is larger is not kept: a state that once ran one huge batch should not stay that large."""
 
 
 class Scratch:
@@ -23,7 +23,7 @@ class Scratch:
         self._memory = np.empty(0, np.uint8)
 
     def take(self, size: int) -> npt.NDArray[Any]:
-        """So many bytes, with anything in them."""
+        """Memory of this size; its content is undefined."""
         if size > KEPT_MAX:
             return np.empty(size, np.uint8)
         if size > len(self._memory):

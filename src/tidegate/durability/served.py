@@ -1,6 +1,6 @@
 """Which batches a state has applied: the last one of every applicant, even when all else of it is forgotten.
 
-An applicant is whoever asks for batches to be applied, one after the other, each exactly once:
+An applicant asks for batches to be applied, one after the other, each exactly once:
 
     stream   the one `transact` in the plan of a streaming query     batches 0, 1, 2, ... without a gap
     call     the n-th `transact` that a foreachBatch makes           batches grow, some may be left out
@@ -109,7 +109,7 @@ class Served:
     def judge(self, path: str, applicant: Applicant) -> Verdict:
         """Whether a batch is new, the applicant's last one, or an earlier one; raises StateDiverged when it cannot be.
 
-        "given up" is a batch that counts as applied because somebody said so: nobody knows its outcomes.
+        "given up" is a batch that counts as applied because a person said so: its outcomes are unknown.
         """
         line = self._lines.get(applicant.name)
         if line is None:

@@ -7,7 +7,7 @@ makes no file, so a state can be looked at while a query works on it.
 
 A change file may hold the events of its batch instead of the rows that they changed (version_log.py). Nobody gets rows
 from such a file without the program that ran them: `load`, which knows no program, refuses it, and says which versions
-it can read. `load_contents` gives the events to whoever has the program.
+it can read. `load_contents` gives the events to callers that have the program.
 
 Invariant: rows are given out only from files that agree with their checksums and stand in one chain; where the chain is
 broken, reading stops with an error that names the file.
@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from tidegate.durability import evolution, files
 from tidegate.durability.files import Header, Order, Section
-from tidegate.durability.listing import Listing, file_name
-from tidegate.durability.program_needed import program_needed
+from tidegate.durability.listing import Listing, file_name, runs, spans
 from tidegate.durability.served import Served
 from tidegate.durability.version_info import Kind, VersionInfo, from_header, require_successor
 from tidegate.foundation.errors import RecoveryImpossible, TidegateError
@@ -127,7 +126,7 @@ class VersionReader:
     # Rebuilding
 
     def read_contents(self, version: int, layouts: Sequence[TableLayout] | None = None) -> Contents:
-        """What a version's change file holds, be it rows or events.
+        """What a version's change file holds: rows or events.
 
         `layouts` are the program's: rows stored with older ones are upgraded to them.
         """
@@ -217,7 +216,29 @@ class VersionReader:
         start = self.snapshot_below(info.version) if start is None else start
         between = (self._read_info(number, "change") for number in range(start + 1, info.version + 1))
         foreign = [found.version for found in between if found.program not in ("", program)]
-        return program_needed(self.storage.path, info.version, foreign, self.readable(), bool(program))
+        path, named, readable = self.storage.path, runs(spans(foreign)), self.readable()
+        many = f"versions {named} hold" if len(foreign) > 1 else f"version {named} holds"
+        whose = "another program than this one ran them" if program else "no program is at hand to run them"
+        ways = ["to read, give that program: read_state(..., transactions=[...])"]
+        if not readable or readable[-1] < foreign[-1]:
+            ways.insert(
+                0,
+                'run one batch with the program that wrote them and transact(..., log="changes"), which keeps the '
+                "whole state, so that any program can go on from it and any tool can read it",
+            )
+            if readable:
+                ways.append(
+                    f"go back to a version that can be read: tidegate state rollback {path} --to {readable[-1]}"
+                )
+        else:
+            ways.append("ask for a version that can be read without it")
+        return RecoveryImpossible(
+            f"{path}: version {info.version} cannot be rebuilt here: {many} the events of a batch, not its rows "
+            f'(transact(..., log="commands")), and {whose}; only the program that ran them gives the same rows. '
+            f"Versions that can be read without it: {runs(spans(readable)) or 'none'}. What to do, one of: "
+            + "; ".join(f"({number}) {way}" for number, way in enumerate(ways, 1))
+            + "."
+        )
 
     def _replay(
         self, start: int, version: int, layouts: Sequence[TableLayout], program: str = ""
@@ -245,7 +266,7 @@ class VersionReader:
         start = self._listed().snapshot_below(version)
         return self._read_info(start, "snapshot").rows if start else {}
 
-    # Section by section, for whoever must not hold a version in memory
+    # Section by section, for callers that must not hold a version in memory
 
     def snapshot_below(self, version: int) -> int:
         """The newest snapshot at or below a version; 0, the empty state, when there is none."""

@@ -165,7 +165,7 @@ class VersionStore(VersionReader):
     def _follow(self, tip: _Tip) -> None:
         """Take over the versions that others committed since, once they are certain to stay.
 
-        Whoever made them may have died, or be, between giving a file its name and syncing the folder.
+        Their writer may have died, or may still be, between giving a file its name and syncing the folder.
         """
         found = [tip.info]
         while True:
@@ -246,8 +246,8 @@ class VersionStore(VersionReader):
     ) -> VersionInfo:
         """Writes the snapshot of a committed version, `below`, from sections of its rows; one that is there stays.
 
-        `served` is what was applied up to that version. The last thing before the file gets its name is a look whether
-        the version is still there: a folder that was emptied and used again must not get rows of the old state.
+        `served` is what was applied up to that version. Just before the file gets its name, it is checked that the
+        version is still there: a folder that was emptied and used again must not get rows of the old state.
         """
         lines = served.to_table()
 
@@ -281,7 +281,7 @@ class VersionStore(VersionReader):
     def postpone_snapshot(self) -> None:
         """A snapshot of the newest version is being made elsewhere: none is due until it is there, or takes too long.
 
-        Too long is when as much again was changed. So one that fails is not tried at every batch.
+        It takes too long when the changes have doubled meanwhile. So one that fails is not tried at every batch.
         """
         if self._tip is not None:
             self._tip.postpone()
@@ -344,7 +344,7 @@ class VersionStore(VersionReader):
         return self.served_at(self._listed().snapshot_below(version), version)
 
     def _chained(self, info: VersionInfo) -> VersionInfo:
-        """The version on top of the newest one; a glance, the exclusive write decides whether it stays so."""
+        """The version on top of the newest one; this is a first check, and the exclusive write decides."""
         if info.version < 1 or info.base != info.version - 1:
             raise ValueError(
                 f"{self.storage.path}: required a version >= 1 on the base just below it, "

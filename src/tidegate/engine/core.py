@@ -272,7 +272,7 @@ class EngineCore:
     def last_batch(self) -> BatchReport | None:
         """What the last batch, or the last single transaction, did; None before the first.
 
-        For onlookers; whoever ran the batch has its report in the result.
+        For monitoring; the caller of a run has the report in its result.
         """
         return self._single.report() if self._last_was_single else self._last_batch
 
@@ -398,7 +398,7 @@ class EngineCore:
             table.note(np.array(new))
 
     def touch_again(self, changes: Mapping[str, pa.Table]) -> None:
-        """Let `take_changes` give these rows once more: whoever took them could not keep them."""
+        """Let `take_changes` give these rows once more: the checkpoint that took them failed."""
         for name, rows in changes.items():
             if name in self.tables:
                 self.tables[name].note_keys(columns_in(self.tables[name], rows)[0])
@@ -437,7 +437,7 @@ class EngineCore:
             table.sweep(slots[~exists])
 
     def reserve(self, rows: Mapping[str, int]) -> None:
-        """Make room at once for so many more rows of each table: growing on the way would copy them again and again."""
+        """Reserve space for this many more rows of each table at once: growing step by step copies them every time."""
         for name, count in rows.items():
             self.tables[name].reserve(count)
 

@@ -1,14 +1,13 @@
 """Python's arithmetic, exactly, in machine code.
 
 Python's integers have no limit and its float operations have rules of their own (floor division and modulo of
-negatives, correctly rounded division of integers, exact comparison of an integer with a float). Each function here
-exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. Where machine
-arithmetic cannot give Python's answer in 64 bits, the compiled function says so instead of guessing:
+negatives, correctly rounded division of integers, exact comparison of an integer with a float). Each function exists
+twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. Where the answer does not
+fit into 64 bits, the compiled function says so:
 
     value, escape = add(a, b)          escape is true when a + b leaves 64 bits
 
-The caller then runs that one transaction as plain Python. Divisors are checked for zero by the
-caller; nothing here raises.
+The caller then runs that one transaction as plain Python. Callers check divisors for zero; nothing here raises.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What threads of compiled code need to agree with one another: atomic memory, waiting, calls by address.
+"""What threads of compiled code need to coordinate: atomic memory, waiting, calls by address.
 
-Each function here works on one element of an array and is one or two machine instructions inside a kernel. They give
-the order that hand-over needs: what a thread wrote before it releases a value is seen by the thread that acquires it.
+Each function works on one element of an array and is one or two machine instructions inside a kernel. What a thread
+wrote before it releases a value is seen by the thread that acquires it.
 
     fetch_add(array, index, amount)          the value before
     exchange(array, index, value)            the value before
@@ -16,9 +16,9 @@ the order that hand-over needs: what a thread wrote before it releases a value i
     peek(address, index)                     the 64-bit integer that lies there
     copy(source, target, size)               `size` bytes, one or a multiple of eight
 
-Each exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. So a
-kernel whose functions are not compiled can be run step by step, with any interleaving of its workers, to look for
-one that goes wrong. The plain ones share a lock, so that each is one step among threads, too.
+Each exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. So a kernel
+can be run uncompiled, step by step, with any interleaving of its workers. The plain functions share a lock, so that
+each is one step among threads, too.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def _peek(_typing: Any, _address: Any, _index: Any) -> Any:
 
 
 def _copying(bits: int) -> Any:
-    """Type and code of copying one integer of so many bits from one address to another."""
+    """Type and code of copying an integer of `bits` bits from one address to another."""
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         source, target = (builder.inttoptr(address, ir.IntType(bits).as_pointer()) for address in arguments)

@@ -1,7 +1,7 @@
-"""The only door to the files of state: whole files in, whole files out, in one flat folder.
+"""The only module that reads and writes files of state: whole files, in one flat folder.
 
-A file of state is written once and never changed. It comes into being in one step, so that a
-reader sees all of it or nothing, whatever dies at whatever moment:
+A file of state is written once and never changed. It appears in one step, so that a reader sees all of it or nothing,
+whenever a process dies:
 
     write bytes to a temporary file       a crash here leaves it behind; `sweep` removes it (leftovers.py)
     fsync the file                        its bytes are on the disk
@@ -10,27 +10,24 @@ reader sees all of it or nothing, whatever dies at whatever moment:
     remove the temporary name
     fsync the folder                      its name is on the disk
 
-A write that does not return says exactly how much is known:
+A write that fails says exactly how much is known:
 
     FileExistsError      the name is taken, nothing of ours is visible
     StorageFailed        it stopped before the link: nothing is visible under that name
     StorageUncertain     the link, the rename or the sync behind it failed: it may be there or not,
                          and it may not last. `settle` says which, once the disk answers again
 
-Invariant: a name that `write` made holds exactly the bytes that one call was given, and once `write`
-returned, or `settle` said True, no crash takes it away.
+Invariant: a name that `write` made holds exactly the bytes of one call, and once `write` returned, or `settle` said
+True, no crash removes it.
 
-Beside whole files there are three lesser kinds. A hint may be lost (`hint`), a lock ends with its
-holder (`hold`, holds.py), and a log grows at its end (`append_to`, appending.py).
+There are three more kinds of files. A hint may be lost (`hint`), a lock ends with its holder (`hold`, holds.py), and a
+log grows at its end (`append_to`, appending.py). `open_storage` picks the implementation: local paths use the operating
+system through disk.py, anything else goes through fsspec (remote_storage.py).
 
-`open_storage` picks the implementation: local paths use the operating system directly through
-disk.py, anything else goes through fsspec (remote_storage.py).
+Reads copy into memory instead of mapping it: a mapped file that a network file system loses kills the process with
+SIGBUS where a read gives an error, and the copy costs 10 ms per 100 MB.
 
-Reads are one `read` into memory, not a memory map: a mapped file that a network file system loses
-kills the process with SIGBUS where a read gives an error, and the copy costs 10 ms per 100 MB.
-
-A missing file is `FileNotFoundError`; every refusal that is not named above is `StorageFailed`.
-Not here: what the bytes mean, and which files belong together.
+A missing file is `FileNotFoundError`; every other refusal that is not named above is `StorageFailed`.
 """
 
 from __future__ import annotations
@@ -137,30 +134,17 @@ def open_storage(path: str) -> Storage:
 class LocalStorage:
     """State in a folder of this machine, or of a file system mounted on it."""
 
+    appends, visible_is_durable = True, False
+
     def __init__(self, path: str, disk: Disk | None = None) -> None:
-        self._path = os.path.abspath(path)
+        self.path = os.path.abspath(path)
         self._disk: Disk = OsDisk() if disk is None else disk
         self._rooted = False  # whether the folder's own name is known to be on the disk
 
     @property
-    def path(self) -> str:
-        """The folder's absolute path."""
-        return self._path
-
-    @property
     def address(self) -> str | None:
         """The folder's absolute path, where it lies on a disk of the operating system."""
-        return self._path if isinstance(self._disk, OsDisk) else None
-
-    @property
-    def visible_is_durable(self) -> bool:
-        """A name is seen before it is on the disk."""
-        return False
-
-    @property
-    def appends(self) -> bool:
-        """Local files can grow."""
-        return True
+        return self.path if isinstance(self._disk, OsDisk) else None
 
     def list(self) -> Names:
         """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
@@ -200,7 +184,7 @@ class LocalStorage:
             with contextlib.suppress(OSError):
                 self._disk.unlink(temporary)
         try:
-            self._disk.sync_folder(self._path)
+            self._disk.sync_folder(self.path)
         except OSError as error:
             raise refusals.in_doubt(target, "it was written, but its folder could not be synced", error) from error
 
@@ -217,7 +201,7 @@ class LocalStorage:
                 self._disk.sync(descriptor)
             finally:
                 self._disk.close(descriptor)
-            self._disk.sync_folder(self._path)
+            self._disk.sync_folder(self.path)
         except OSError as error:
             raise refusals.failed(file, "sync", error) from error
         return True
@@ -258,7 +242,7 @@ class LocalStorage:
         file = self._file(name)
         appender = self._create(file) if at is None else Appender.go_on(self._disk, file, at)
         try:
-            self._disk.sync_folder(self._path)
+            self._disk.sync_folder(self.path)
         except OSError as error:
             appender.close()
             raise refusals.in_doubt(file, "it was opened, but its folder could not be synced", error) from error
@@ -294,7 +278,7 @@ class LocalStorage:
         return False
 
     def _file(self, name: str) -> str:
-        return os.path.join(self._path, name)
+        return os.path.join(self.path, name)
 
     def _is_there(self, file: str) -> bool:
         try:
@@ -304,8 +288,8 @@ class LocalStorage:
             return False
 
     def _listing(self) -> Names:
-        with contextlib.suppress(FileNotFoundError), refusals.refusing(self._path, "list"):
-            return self._disk.listdir(self._path)
+        with contextlib.suppress(FileNotFoundError), refusals.refusing(self.path, "list"):
+            return self._disk.listdir(self.path)
         return []
 
     def _read(self, file: str, descriptor: int, offset: int, length: int | None) -> pa.Buffer:
@@ -383,9 +367,9 @@ class LocalStorage:
     def _make_folder(self) -> None:
         """Makes the folder and those above it, each synced into the one that holds it.
 
-        The lowest one that is there is synced too, once: whoever made it may have died before that.
+        The lowest one that is there is synced too, once: its maker may have died before that.
         """
-        missing, folder = [], self._path
+        missing, folder = [], self.path
         while not self._is_folder(folder):
             missing.append(folder)
             folder = os.path.dirname(folder)

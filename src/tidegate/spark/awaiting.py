@@ -1,4 +1,4 @@
-"""`await_outcome`: what became of one request, for whoever put it into the stream.
+"""`await_outcome`: the outcome of one request, for the client that put it into the stream.
 
     client ── event with an id ──> source ── transact(..., requests="id") ──> version n of the state
        │                                                                            │
