@@ -115,13 +115,7 @@ class Codec:
     def execute(
         self, number: int, arguments: Mapping[str, Any], key: int | str | None = None
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """The record of a call of `execute`, and the arguments to run it with; refuses what an engine would.
-
-        Args:
-            number: that of the transaction.
-            arguments: a value for each of its parameters.
-            key: what the caller gave to have the call done once only.
-        """
+        """The record of a call of `execute`, and the arguments to run it with; refuses what an engine would."""
         transaction = self._transactions[number]
         try:
             return transaction.encode(arguments, key, with_nulls=False), arguments

@@ -189,14 +189,9 @@ def encode_header(segment: Segment) -> tuple[Header, bytes]:
 def encode_frame(
     header: Header, end: End, synced: int, payload: Bytes, scratch: Scratch | None = None
 ) -> tuple[Bytes, End]:
-    """The bytes to append at `end`, and the end behind them.
+    """The bytes to append at `end`, at first `header.start`, and the end behind them.
 
-    Args:
-        header: that of the segment.
-        end: where the log ends; at first `header.start`.
-        synced: the offset up to which finished syncs cover the file: what is said here must be true.
-        payload: what the frame holds, one byte at least.
-        scratch: where the bytes of a large frame may stand.
+    `synced` is the offset up to which finished syncs cover the file; the bytes of a large frame are put into `scratch`.
     """
     offset, size = end.offset, len(payload)
     in_flight = offset - synced
@@ -268,11 +263,7 @@ def decode_header(file: str, data: Bytes) -> Header:
 def frames(file: str, data: Bytes, header: Header | None = None, start: End | None = None) -> Iterator[Frame | Tail]:
     """The frames of a segment, one after the other, and its tail as the last; damage raises `StorageCorrupted`.
 
-    Args:
-        file: the segment's name in messages.
-        data: the whole file.
-        header: the segment's header, where it is known already.
-        start: the end of a frame that was read before, to go on behind it; None begins with the first.
+    `data` is the whole file, `file` its name in messages, `start` the end of the frame to continue behind.
     """
     if header is None:
         header = decode_header(file, data)

@@ -96,13 +96,7 @@ class Payloads:
 
 
 def scan(file: str, data: Bytes, header: Header | None = None) -> Iterator[Payloads | Tail]:
-    """The frames of a segment, many at a time, and its tail as the last; damage raises `StorageCorrupted`.
-
-    Args:
-        file: the segment's name in messages.
-        data: the whole file.
-        header: the segment's header, where it is known already.
-    """
+    """As `frames`, but many frames at a time."""
     if header is None:
         header = decode_header(file, data)
     view = read_only(np.frombuffer(data, np.uint8))

@@ -1,13 +1,13 @@
-"""Follows the outcomes of requests in a state, version after version, while a query goes on writing it.
+"""Follows the outcomes of requests in a state, version after version, while a query writes it.
 
-    versions   5  6  7 | 8            a look: is there a file of version 8? Its record of outcomes is read,
-               read    | new          nothing else of it, and nothing of 1 to 7 again
+    versions   5  6  7 | 8            `look`: is there a file of version 8? Only its record of outcomes is read,
+               read    | new          and nothing of 1 to 7 again
 
-So a look costs one question to the file system while nothing happens, and then what is new: the size of the state does
-not matter. What is held in memory are the records of the versions that the state still keeps.
+So a look costs one file system call while nothing happens, whatever the size of the state. In memory are the records of
+the versions that the state still keeps.
 
-Files are never altered, but a state may be deleted and begun again at the same path. The newest version that was read
-is therefore looked at again: if its header is another one, everything is read afresh.
+Files are never altered, but a state may be deleted and begun again at the same path. So the header of the newest
+version that was read is compared: if it is another one, everything is read again.
 
 Safe for several threads; all threads of a process that wait on one state share one log.
 """

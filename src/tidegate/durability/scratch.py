@@ -1,8 +1,7 @@
-"""Memory that is used again: filling a megabyte is cheap, asking the system for it each time is not.
+"""Memory that is used again, because asking the system for it each time is expensive.
 
-Memory that was just given out has no pages yet. Each is made when it is touched first, and while one thread makes pages
-or gives them back, the others of the process wait with theirs: batches of 100,000 events that are logged while they run
-took twice as long through fresh memory.
+The pages of fresh memory are made when they are first touched, and meanwhile the other threads of the process wait with
+theirs: batches of 100,000 events that are logged while they run took twice as long through fresh memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which files of a state can be believed, and which versions follow from those alone.
+"""Which files of a state are sound, and which versions follow from those alone.
 
     000000000001.change       sound
     000000000002.change       damaged                       1           from change 1
@@ -6,12 +6,10 @@
     000000000003.snapshot     sound                         3, 4        from snapshot 3
     000000000004.change       sound, on top of 3
 
-A file is checked once, as a whole, and only when somebody asks for it. A reader of sound files takes the others for
-missing, and starts at an older snapshot where the nearest one is damaged.
+A file is checked once, as a whole, when it is needed. A reader of sound files treats the others as missing, and starts
+at an older snapshot where the nearest one is damaged.
 
 Invariant: rows come only from files whose every byte was compared with its checksum, in one chain.
-
-Not here: what is to be said about the rest (verification.py).
 """
 
 from __future__ import annotations

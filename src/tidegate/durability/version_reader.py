@@ -2,12 +2,11 @@
 
     snapshot 3 ── change 4 ── change 5          version 5: the rows of snapshot 3, then changes 4 and 5
 
-What the files are, and how they form a chain, is told in `versions`, which adds the writing. Reading needs no owner and
-makes no file, so a state can be looked at while a query works on it.
+versions.py describes the files and adds the writing. Reading needs no owner and makes no file, so a state can be read
+while a query works on it.
 
-A change file may hold the events of its batch instead of the rows that they changed (version_log.py). Nobody gets rows
-from such a file without the program that ran them: `load`, which knows no program, refuses it, and says which versions
-it can read. `load_contents` gives the events to callers that have the program.
+Events in place of rows (version_log.py) can be run only by the program that ran them first: `load`, which knows no
+program, refuses them and says which versions it can read; `load_contents` gives them to callers with the program.
 
 Invariant: rows are given out only from files that agree with their checksums and stand in one chain; where the chain is
 broken, reading stops with an error that names the file.
