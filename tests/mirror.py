@@ -58,7 +58,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "engine/inputs.py",
         "engine/interpreter.py",
     ),
-    "test_surface.py": ("embedding.py", "engine/report.py", "operations/outcomes.py"),
+    "test_surface.py": ("embedding.py", "operations/outcomes.py"),
     # Several workers: strategies equal serial execution, however they are built.
     "engine/execution/test_strategies.py": (
         "engine/execution/executions.py",
@@ -91,7 +91,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "durability/test_replayed_calls.py": ("durability/replaying.py",),
     "durability/test_commands.py": ("durability/value_bytes.py",),
     "durability/test_versions.py": ("durability/version_info.py", "durability/version_reader.py"),
-    "durability/test_versioned_commands.py": ("durability/program_needed.py",),
     "durability/test_adoption.py": ("durability/administration.py", "durability/stored_rows.py"),
     "spark/test_awaiting.py": ("durability/outcome_log.py",),
     # Commands, by what they print.
@@ -100,7 +99,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "test_cli.py": ("commands/demo.py", "commands/warm.py"),
     # Spark: one function, and what it is made of.
     "spark/test_transact_batch.py": ("spark/transact.py",),
-    "spark/test_transact_streaming.py": ("spark/release.py", "spark/stream_session.py"),
+    "spark/test_transact_streaming.py": ("spark/release.py",),
     "spark/test_transact_log.py": ("spark/known_programs.py",),
     "spark/test_task.py": ("spark/columns.py",),
     # Kits and workloads.

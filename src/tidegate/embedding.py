@@ -122,7 +122,7 @@ class Engine:
 
     @property
     def _core(self) -> EngineCore:
-        """The rows in memory, for whoever holds the lock."""
+        """The rows in memory, for callers that hold the lock."""
         if self._memory is not None and not self._closed:
             return self._memory
         if self._kept is not None and not self._closed:
@@ -134,7 +134,7 @@ class Engine:
         return self._lock if self._kept is None else self._kept.turn()
 
     def _look(self, look: Callable[[EngineCore], T]) -> T:
-        """What a look at the rows gives; where they are kept, when all that it saw is certain to stay."""
+        """What a function of the rows gives; with a state folder, when all that it saw is durable."""
         if self._kept is not None and not self._closed:
             return self._kept.read(look)
         with self._turn():
@@ -169,7 +169,7 @@ class Engine:
             return self._kept.run(events, order_by)
         with self._turn():
             core, arrival = self._core, arrange(events, order_by)
-            return core.run(events, arrival.order, arrival.refused)
+            return core.run(events, arrival.order, arrival.refused).outcomes
 
     def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict.
@@ -291,7 +291,7 @@ class Engine:
             return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
 
     def close(self) -> None:
-        """End the worker threads, and let go of the state folder, so that another engine may open it.
+        """End the worker threads, and release the state folder, so that another engine may open it.
 
         Whatever is asked of the engine afterwards is refused. StorageUncertain when the disk could not say that it
         keeps what was answered, and no call was told yet.

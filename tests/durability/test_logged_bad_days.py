@@ -210,13 +210,13 @@ def test_steps_stay_with_their_batch_where_every_group_is_an_object(sync: Any, m
     """Another thread may write the log between any two records."""
     path, program = f"memory://steps-{sync}", build_program(tg.dataflow([pack]))
     opened = LoggedEngine(program, path, "strong", sync)
-    steps = LoggedEngine._steps
+    records = LoggedEngine._step_records
 
-    def meanwhile(self: LoggedEngine, core: Any) -> list[bytes]:
+    def meanwhile(self: LoggedEngine, packed: bytes) -> list[bytes]:
         self._log.flush()
-        return steps(self, core)
+        return records(self, packed)
 
-    monkeypatch.setattr(LoggedEngine, "_steps", meanwhile)
+    monkeypatch.setattr(LoggedEngine, "_step_records", meanwhile)
     for _ in range(3):
         opened.run(pa.table({"account": [1, 2], "amount": [5, 7]}), None)
     again = LoggedEngine(program, path, "strong", sync)

@@ -100,7 +100,7 @@ class Twins:
 
     def _run(self, batch: ExecuteBatch) -> list[tg.Outcome]:
         found = []
-        for row in self.replaying.run(batch.events).to_pylist():
+        for row in self.replaying.run(batch.events).outcomes.to_pylist():
             result = row["result"]
             if self.plan.result_by_transaction and result is not None:
                 result = result[row["transaction"]]

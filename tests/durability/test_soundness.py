@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.durability.soundness import SoundReader, check_file, parse_name
+from tidegate.durability.listing import parse_name
+from tidegate.durability.soundness import SoundReader, check_file
 from tidegate.durability.version_info import VersionInfo
 from tidegate.foundation.errors import StorageCorrupted, TidegateError
 from tidegate.foundation.storage import LocalStorage

@@ -12,9 +12,9 @@ from tidegate.durability import files, head
 from tidegate.durability.adoption import adopt_query
 from tidegate.durability.rollback import roll_back
 from tidegate.durability.served import Served
-from tidegate.durability.soundness import SERVED
 from tidegate.durability.verification import StateCheck, check_state
 from tidegate.durability.version_info import from_header, to_fields
+from tidegate.durability.version_reader import SERVED
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import StorageFailed
 from tidegate.foundation.storage import LocalStorage, Storage, open_storage

@@ -59,7 +59,7 @@ def test_executing_one_by_one_equals_running_one_by_one(seeds: range, monkeypatc
             for executing, running, event, number, arguments in _steps(case, choices, interpreted=seed % 4 == 0):
                 got = executing.execute(number, arguments)
                 events = events_table(case, Batch([event], None))
-                outcome = running.run(events).select(["committed", "reason", "result"]).to_pylist()[0]
+                outcome = running.run(events).outcomes.select(["committed", "reason", "result"]).to_pylist()[0]
                 if running.plan.result_by_transaction and outcome["result"] is not None:
                     outcome["result"] = outcome["result"][running.plan.names[number]]
                 wanted = tuple(outcome.values())

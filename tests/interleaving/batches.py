@@ -116,10 +116,10 @@ def outcome(strategy: Strategy, workers: int, events: dict[str, Any]) -> tuple[A
         core = EngineCore(PROGRAM, strategy=strategy, workers=workers)
         core.load("Account", OPENING)
         try:
-            outcomes = core.run(pa.table({**events, "others": pa.array(events["others"], pa.list_(pa.int64()))}))
+            result = core.run(pa.table({**events, "others": pa.array(events["others"], pa.list_(pa.int64()))}))
         except KeyboardInterrupt:
             return None, core.rows("Account")
-    return outcomes.to_pydict(), core.rows("Account")
+    return result.outcomes.to_pydict(), core.rows("Account")
 
 
 @contextmanager

@@ -129,26 +129,29 @@ def check_steps(case: GraphCase, seed: int) -> int:
         before = Checkpoint([core.take_changes()], {})
         for number, call in enumerate(calls_of(case, seed)):
             untraced = before.open(program)
-            outcomes = core.run(call.events, call.order, call.refused, trace=True).to_pylist()
-            steps = unpack_steps(pack_steps(core.take_steps()))
+            result = core.run(call.events, call.order, call.refused, trace=True)
+            outcomes, steps = result.outcomes.to_pylist(), unpack_steps(result.steps)
+            assert unpack_steps(pack_steps(steps)) == steps
             changes, change_rows = changes_of(core)
             wanted = [outcomes, state_of(core), change_rows]
-            got = [untraced.run(call.events, call.order, call.refused).to_pylist(), state_of(untraced)]
-            assert_same([*got, changes_of(untraced)[1]], wanted, f"call {number}, run from a checkpoint")
-            assert not untraced.take_steps()
+            without = untraced.run(call.events, call.order, call.refused)
+            got = [without.outcomes.to_pylist(), state_of(untraced), changes_of(untraced)[1]]
+            assert_same(got, wanted, f"call {number}, run from a checkpoint")
+            assert not without.steps
             for cut in cuts_of(len(steps), Choices(seed)):
                 what = f"call {number}, {cut} of {len(steps)} steps"
                 fresh = before.open(program)
                 fresh.begin_replay(call.events, call.order, call.refused)
                 for step in steps[:cut]:
                     fresh.replay_steps([step])
-                got = [fresh.end_replay(trace=True).to_pylist(), state_of(fresh), changes_of(fresh)[1]]
+                ended = fresh.end_replay(trace=True)
+                got = [ended.outcomes.to_pylist(), state_of(fresh), changes_of(fresh)[1]]
                 assert_same(got, wanted, what)
-                assert fresh.take_steps() == steps[cut:], what
+                assert unpack_steps(ended.steps) == steps[cut:], what
                 cuts += 1
             before = Checkpoint([*before.changes, changes], core.outputs_waiting())
             if Choices(seed + number).chance(40):
-                core.take_outputs()
+                core.restore_outputs({})
                 before.outputs = core.outputs_waiting()
         return cuts
 
@@ -211,8 +214,8 @@ def test_steps_of_generated_programs_are_of_all_kinds() -> None:
             with imported(case.source) as module:
                 core = opened(case, module)
                 for call in calls_of(case, seed):
-                    core.run(call.events, call.order, call.refused, trace=True)
-                count(seen, core.program, core.take_steps())
+                    traced = core.run(call.events, call.order, call.refused, trace=True)
+                    count(seen, core.program, unpack_steps(traced.steps))
     assert seen["steps"] > 800, seen
     assert min(seen["aborted"], seen["interpreted"], seen["nested"], seen["inputs"]) > 100, seen
     assert min(seen["several events"], seen["window triggers"], seen["events and inputs"]) > 60, seen

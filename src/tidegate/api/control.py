@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
@@ -62,7 +63,7 @@ def lookup(table: type[Row], key: Any) -> Row:
     """The row of a table under a key that is known only now: read from another row, or computed.
 
     What a signature can say it should: rows that are parameters are known before the transaction runs, so that more
-    of them can run side by side. A composite key is a tuple. In plain Python the row comes from whoever is asked
+    of them can run side by side. A composite key is a tuple. In plain Python the row comes from the test
     (`tidegate.testing.looking_up`).
     """
     finder = _finder.get()
@@ -76,7 +77,16 @@ def lookup(table: type[Row], key: Any) -> Row:
 
 
 @contextlib.contextmanager
-def looking_up(finder: Finder) -> Iterator[None]:
+def setting(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """While this is open, a context variable has a value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def looking_up(finder: Finder) -> AbstractContextManager[None]:
     """While this is open, plain functions' `lookup` asks `finder(table, key)` for a row object.
 
     >>> class Account: ...
@@ -84,11 +94,7 @@ def looking_up(finder: Finder) -> Iterator[None]:
     ...     lookup(Account, 7)
     ('Account', 7)
     """
-    token = _finder.set(finder)
-    try:
-        yield
-    finally:
-        _finder.reset(token)
+    return setting(_finder, finder)
 
 
 def history(row: Any, *, last: int) -> Sequence[Any]:
@@ -110,11 +116,6 @@ def history(row: Any, *, last: int) -> Sequence[Any]:
     return rememberer(row, last)
 
 
-@contextlib.contextmanager
-def remembering(rememberer: Rememberer) -> Iterator[None]:
+def remembering(rememberer: Rememberer) -> AbstractContextManager[None]:
     """While this is open, plain functions' `history` asks `rememberer(row, last)` for a list of states."""
-    token = _rememberer.set(rememberer)
-    try:
-        yield
-    finally:
-        _rememberer.reset(token)
+    return setting(_rememberer, rememberer)

@@ -4,7 +4,7 @@
 
     votes ──> validate ──> valid ──> rank ──> ranked ──> remove_last
 
-A stream that no transaction of the graph emits is fed from outside: whoever is on it is a border transaction, all
+A stream that no transaction of the graph emits is fed from outside: transactions on it are border transactions, all
 others are interior. What a border transaction took in as one atomic batch goes through the graph as one round.
 
 An event carries every field of its stream: a null refuses it, even in one that no transaction uses. Where several
@@ -16,6 +16,7 @@ result is that of the first transaction on its stream.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tidegate.api.stream import Stream
 from tidegate.api.transaction import ProgramPart, Transaction
@@ -24,29 +25,23 @@ from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 
 
+@dataclass(eq=False, repr=False)
 class Dataflow(ProgramPart):
     """A dataflow graph of streaming transactions; declared with `tg.dataflow`.
 
-    `transactions` are its members in the order of execution, `groups` their names as they commit together, and
-    `edges` are the pairs of which the first must come before the second in every round.
+    `transactions` are its members in the order of execution, `members` the same as they commit together, `groups` their
+    names, and `edges` are the pairs of which the first must come before the second in every round.
     """
 
-    def __init__(
-        self,
-        name: str,
-        transactions: tuple[Transaction, ...],
-        groups: tuple[tuple[Transaction, ...], ...],
-        edges: frozenset[tuple[str, str]],
-        borders: tuple[Stream, ...],
-        atomic_batch: int | str,
-    ) -> None:
-        self.name = name
-        self.transactions = transactions
-        self.members = groups
-        self.groups = tuple(tuple(member.__name__ for member in group) for group in groups)
-        self.edges = edges
-        self.borders = borders
-        self.atomic_batch = atomic_batch
+    name: str
+    transactions: tuple[Transaction, ...]
+    members: tuple[tuple[Transaction, ...], ...]
+    edges: frozenset[tuple[str, str]]
+    borders: tuple[Stream, ...]
+    atomic_batch: int | str
+
+    def __post_init__(self) -> None:
+        self.groups = tuple(tuple(member.__name__ for member in group) for group in self.members)
 
     def draw(self) -> str:
         """The graph as text: one line for each transaction."""

@@ -4,7 +4,7 @@
     seen = tg.stream("seen", vehicle=Vehicle)           or a table: the field carries the key of a row
 
 A transaction declared with `emits=[valid]` may say `tg.emit(valid, contestant=3)`. In plain Python, `emit` gives
-its tuple to whoever collects (`tidegate.testing.collecting`), so that a function can be tested on its own:
+its tuple to the test (`tidegate.testing.collecting`), so that a function can be tested on its own:
 
     with collecting(lambda stream, fields: found.append(fields)):
         validate(Voter(1), Contestant(3))
@@ -12,11 +12,12 @@ its tuple to whoever collects (`tidegate.testing.collecting`), so that a functio
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
+from tidegate.api.control import setting
 from tidegate.api.table import KINDS, layout_of
 from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.flow import StreamField, StreamLayout
@@ -89,11 +90,6 @@ def emit(target: Stream, /, **fields: Any) -> None:
         sink(target, {name: fields[name] for name in wanted})
 
 
-@contextlib.contextmanager
-def collecting(sink: Sink) -> Iterator[None]:
+def collecting(sink: Sink) -> AbstractContextManager[None]:
     """While this is open, plain functions' `emit` gives every tuple to `sink(stream, fields)`."""
-    token = _sink.set(sink)
-    try:
-        yield
-    finally:
-        _sink.reset(token)
+    return setting(_sink, sink)

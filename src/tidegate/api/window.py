@@ -15,8 +15,8 @@ visible rows, oldest first, and aggregates that cost the same for a window of a 
     len(votes)   votes.slid   votes[0].contestant   for vote in votes: ...
     votes.sum("amount")  .min("amount")  .max("amount")  .distinct("phone")  .frequency("phone", 7)  .top("phone", 3)
 
-By rows, a window slides at every `slide`-th tuple, for the first time when so many are there: it need not be full. The
-tuple that makes it slide is among the visible rows.
+By rows, a window slides at every `slide`-th tuple, also before it is full. The tuple that makes it slide is among the
+visible rows.
 
     rows=4, slide=2      1   2   3   4   5   6
     visible              -   12  12  1-4 1-4 3-6

@@ -8,8 +8,8 @@
                          (adopted, renamed,
                           rolled back)
 
-Such a version goes on top of the newest one through the same door as a batch, so all that holds of versions holds of
-it: it is created exclusively, stands in the chain, and a query that starts at the same moment loses or wins as a whole.
+Such a version is committed as a batch's is: it is created exclusively and stands in the chain, so a query that starts
+at the same moment loses or wins as a whole.
 
 Invariant: it is made only when no live owner has the state, on top of the version that the person was told about.
 """

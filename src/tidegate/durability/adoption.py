@@ -1,4 +1,4 @@
-"""The ways out when a state refuses a query for good reason and a person knows better.
+"""Manual corrections for a state that rightly refuses a query, when a person knows better.
 
     refused because                                    the person says            what is written
     the state has not applied batches 0 to 6           "go on with batch 7"       version: query applied up to 6
@@ -7,12 +7,11 @@
     table Konto looks like Account, which is gone      "it was renamed"           version: Account's rows are Konto's
                                                        "it is another table"      version: there is a table Konto
 
-What is said is written down as a version of its own (administration.py), so it can be seen later, stands in the chain,
-and what was applied stays applied. Nothing is ever deleted here.
+A correction is a version of its own in the chain (administration.py), so it can be seen later. Nothing is deleted.
 
-Invariant: nothing that is said here lets a batch be applied twice.
+Invariant: no correction lets a batch be applied twice.
 
-Not here: a history with a hole in its middle; `recovery` makes a new state of what is sound in it.
+Not here: a history with a hole in its middle; recovery.py makes a new state of what is sound in it.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Renamed:
 
 
 def adopt_query(storage: Storage, query: str, batch: int) -> Adopted:
-    """Lets a query go on here with `batch`: all below counts as applied, and nobody knows its outcomes."""
+    """Lets a query go on here with `batch`: all below counts as applied, with unknown outcomes."""
     _require_query(storage, query)
     if batch < 1:
         raise InputError(

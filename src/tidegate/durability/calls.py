@@ -1,19 +1,18 @@
-"""Calls of many threads on one engine: whoever has the engine runs those of all that wait.
+"""Calls of many threads on one engine: the thread that has the engine runs the calls of all that wait.
 
     thread 1   make a ── gets the lock, runs a b c ── writes the log ── a's outcome
     thread 2   make b ───────────────────────────────────────────────── b's outcome
     thread 3   make c ───────────────────────────────────────────────── c's outcome
     thread 4                        make d ──────────────────────────── gets the lock, runs d ── writes the log ── ...
 
-One transaction at a time can run, so threads that hand the engine to each other gain nothing by it, and in Python lose
-much: giving a lock to a thread that sleeps takes longer than the transaction. Here a thread puts its call into a queue,
-and if the engine is free runs everything that is in the queue, its own call among it. The others wake up once, when
-their outcome is there and certain to stay. While the log is written calls only queue: none of them could be answered
-before the next sync, and whoever runs them then runs all of them.
+One transaction runs at a time, and in Python handing a lock to a sleeping thread takes longer than a transaction. So a
+thread puts its call into a queue and, if the engine is free, runs everything in the queue. The others wake up once,
+when their outcome is there and durable. While the log is written calls only queue: none of them could be answered
+before the next sync.
 
-Invariant: calls run in the order in which they were put into the queue, one at a time, and no thread sleeps while its
-call is in the queue, the engine is free and the log is not being written: whoever lets go of the engine, has written
-the log, or leaves the queue because it was interrupted, wakes the first of them.
+Invariant: calls run in the order of the queue, one at a time, and no thread sleeps while its call is in the queue, the
+engine is free and the log is not being written: a thread that releases the engine, has written the log, or leaves the
+queue because it was interrupted, wakes the first of them.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class Calls:
             self._wake_next()
 
     def _serve(self, own: Call) -> None:
-        """Run all calls in the queue; the engine is ours, and is let go of before the log is waited for."""
+        """Run all calls in the queue; this thread has the engine, and releases it before it waits for the log."""
         served: list[Call] = []
         try:
             try:
@@ -132,7 +131,7 @@ class Calls:
         except Exception as error:  # the log cannot say what became of them
             for call in served:
                 call.error = type(error)(str(error))
-        except BaseException:  # an interrupt is the concern of this thread alone
+        except BaseException:  # an interrupt concerns this thread alone
             for call in served:
                 call.error = call.error or InterruptedError(
                     "the thread that ran this call was interrupted; whether the call was applied is not certain"

@@ -8,11 +8,11 @@
     B      2                       of an older snapshot remain: the rows of all keys but A, B and C
     C      3
 
-Only keys are held, no other field: the rows themselves are streamed from their files again. So the memory is that of an
-index over the keys that changed, about 40 bytes each for a key of one field, and never grows with the state: strings
-are looked up in the pool of the changed keys and none is added.
+Only keys are held; the rows are streamed from their files again. So the memory is that of an index over the changed
+keys, about 40 bytes each for a key of one field, and does not grow with the state: strings are looked up in the pool of
+the changed keys and none is added.
 
-Rows are asked about in the order in which they were noted, piece by piece; the caller repeats the same pieces.
+`surpassed` must be given the same pieces in the same order as `note`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """The checkpoints of an engine with a log: one at a time, written in the background.
 
-    begin(info, changed rows)  ──>  thread: commit the version; ask for a snapshot if one is due; remove old files
+    begin(info, changed rows)  ──>  thread: commit the version; request a snapshot if one is due; remove old files
     join()                     <──  it is there, or it failed, and then its rows are in the next one, too
 
 A checkpoint is a version of the state (versions.py) that says how many commands of the log it covers. The newest
 `keep_versions` are kept, and the log behind the oldest of them; segments that it covers are removed.
 
-Invariant: `newest` is committed, and whatever fails behind its commit is logged and harms nobody. Where nobody knows
-whether a checkpoint was committed, or somebody else's was, `refusal` says so, and the engine must not go on.
-
-Not here: what a checkpoint holds, and when one is begun (logged.py).
+Invariant: `newest` is committed; a failure after its commit is only logged. Where it is unknown whether a checkpoint
+was committed, or another owner committed one, `refusal` is the error, and the engine must stop.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class Checkpoints:
         return self._task is not None and self._task.is_alive()
 
     def join(self) -> Changes | None:
-        """Wait for the checkpoint at hand; if it failed, the rows that the next one must hold, too."""
+        """Wait for the checkpoint that is being written; if it failed, the rows that the next one must hold, too."""
         if self._task is not None:
             self._task.join()
             self._task = None

@@ -1,23 +1,23 @@
-"""The command log of an engine: records in, and an answer when they are certain to stay.
+"""The command log of an engine: records are appended, and `wait` returns when they are durable.
 
     thread 1   append a ─┐                        ┌─ wait(a) returns
     thread 2   append b ─┼─ one write, one sync ──┼─ wait(b) returns
     thread 3      append c ── waits for the next ─┘── one write, one sync ── wait(c) returns
 
-Threads run transactions one after the other, under the engine's lock, and append a record each; the order of appending
-is the order of execution. Waiting happens outside of that lock. The first that waits writes and syncs for all that have
-appended until then (group commit); those that come meanwhile are the next group. What `sync` means:
+Threads run transactions one after the other, under the engine's lock, and append a record each, in the order of
+execution. They wait outside of that lock. The first that waits writes and syncs for all that have appended until then
+(group commit); those that come meanwhile are the next group. What `sync` means:
 
     "group"    a record is on the disk, by a sync that it may share            survives a loss of power
     "always"   a record is on the disk, by a sync of its own                   survives a loss of power
     "never"    a record was handed to the operating system                     survives the end of the process
 
-Where files can be appended to, a segment is one file that grows, with room allocated ahead: a full disk is noticed when
-room is asked for, before a transaction runs. Where they cannot (object stores), every group is a segment of its own,
-created under its number exclusively; whoever finds the number taken is no longer the owner.
+Where files can be appended to, a segment is one file that grows, with space allocated ahead: a full disk is noticed
+before a transaction runs. On object stores every group is a segment of its own, created exclusively under its number;
+an engine that finds the number taken is no longer the owner.
 
-When a write or a sync fails, nobody knows what is on the disk. The log is then of no use any more (`StorageUncertain`
-to all that wait, and to all that come later): the state must be opened again, and what is found then counts.
+When a write or a sync fails, it is unknown what is on the disk. From then on every call is `StorageUncertain`, until
+the state has been opened again; what is found then counts.
 
 Invariant: when `wait` returns, the record and all before it can be read back after the fault that `sync` names.
 
@@ -68,7 +68,7 @@ class _Group:
             self.gates.remove(gate)
 
     def wake(self, count: int | None = None) -> None:
-        """Wake so many of those that sleep, or all."""
+        """Wake `count` of the threads that wait, or all."""
         woken, self.gates = (self.gates, []) if count is None else (self.gates[:count], self.gates[count:])
         for gate in woken:
             gate.release()
@@ -116,7 +116,7 @@ class CommandLog:
         self.size = len(data)
 
     def _create(self, header: Header, data: bytes) -> Appender:
-        """A new segment's file. If it is certain that there is none, the segment at hand goes on; else the log ends."""
+        """A new segment's file. If it certainly does not exist, the old one stays in use; else the log has failed."""
         name, written = header.segment.name, False
         replaces = self._is_empty(name)
         try:
@@ -158,7 +158,7 @@ class CommandLog:
     # --- records -------------------------------------------------------------------------------------------
 
     def reserve(self, size: int) -> None:
-        """Make sure that a record of so many bytes can be appended; StorageFailed, and nothing happened, if not."""
+        """Make sure that a record of this size can be appended; StorageFailed, and nothing has changed, if not."""
         with self._lock:
             self._require_alive()
             if self._appender is not None:
@@ -183,7 +183,7 @@ class CommandLog:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a write or a sync has failed, which whoever waited for it was told."""
+        """Whether a write or a sync has failed; the threads that waited for it got the error."""
         return self._failure is not None
 
     @property
@@ -234,7 +234,7 @@ class CommandLog:
         self.wait(self._group)
 
     def _lead(self) -> None:
-        """Write and sync the group at hand, for all that wait for it; the lock is let go of meanwhile."""
+        """Write and sync the current group, for all that wait for it; the lock is released meanwhile."""
         group, self._leading = self._group, True
         self._group = _Group()
         self._lock.release()

@@ -9,22 +9,20 @@
     Void       the batch before it failed         nothing
 
 No row is logged: transactions are deterministic, so the same commands on the same rows give the same rows. A record
-starts with one number, `transaction << 3 | form`, or `kind << 3 | 4`, and ends where its last part ends; so records
-stand back to back. A transfer of 250 from account 1 to account 2, transaction 0 of its program:
+starts with one number, `transaction << 3 | form`, or `kind << 3 | 4`, and ends with its last part, so records stand
+back to back. A transfer of 250 from account 1 to account 2, transaction 0 of its program:
 
     transfer(src=1, dst=2, amount=250)      00    02    04    f4 03
                                             0<<3  src   dst   amount
 
-Values may be null only in the form "with nulls".
-
-An argument that is no plain value of its declared type goes the way that it goes in the engine, through
-`argument_columns`: what that refuses raises the same InputError here, before a byte exists; what it converts is
-logged as converted, and `Codec.execute` hands it back to be run. So what runs is what would be replayed, even if an
-argument can be read only once.
+Values may be null only in the form "with nulls". An argument that is not a plain value of its declared type is
+converted as the engine does it (`argument_columns`): what that refuses raises the same InputError here; what it
+converts is logged and run as converted. So what runs is what would be replayed, even if an argument can be read only
+once.
 
 Invariant: for every call that an engine accepts, the decoded arguments give the outcome that the call's own give.
 
-Not here: values (value_bytes.py), frames, checksums and files (log_format.py); who logs what, and when.
+Not here: values (value_bytes.py), frames, checksums and files (log_format.py).
 """
 
 from __future__ import annotations
@@ -37,24 +35,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidegate.durability import value_bytes
 from tidegate.durability.scratch import Scratch
 from tidegate.durability.table_streams import read_stream, stream_size, write_stream
-from tidegate.durability.value_bytes import (
-    Get,
-    Put,
-    Unusual,
-    get_bool,
-    get_bytes,
-    get_int,
-    get_str,
-    get_word,
-    null_codec,
-    parameter_codec,
-    put_bytes,
-    put_int,
-    put_str,
-    put_word,
-)
+from tidegate.durability.value_bytes import Get, Put, Unusual
 from tidegate.engine.arguments import argument_columns
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.foundation.places import Place
@@ -131,13 +115,7 @@ class Codec:
     def execute(
         self, number: int, arguments: Mapping[str, Any], key: int | str | None = None
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """The record of a call of `execute`, and the arguments to run it with; refuses what an engine would.
-
-        Args:
-            number: that of the transaction.
-            arguments: a value for each of its parameters.
-            key: what the caller gave to have the call done once only.
-        """
+        """The record of a call of `execute`, and the arguments to run it with; refuses what an engine would."""
         transaction = self._transactions[number]
         try:
             return transaction.encode(arguments, key, with_nulls=False), arguments
@@ -151,7 +129,7 @@ class Codec:
             return self.execute(record.transaction, dict(zip(names, record.arguments, strict=True)), record.key)[0]
         number, (_, parts) = next((n, kind) for n, kind in enumerate(_KINDS) if kind[0] is type(record))
         out = bytearray()
-        put_word(out, number << _FORM_BITS | _OTHER)
+        value_bytes.put_word(out, number << _FORM_BITS | _OTHER)
         for name, put, _ in parts:
             put(out, getattr(record, name))
         return bytes(out)
@@ -160,9 +138,9 @@ class Codec:
         """The record of a batch, which may become bytes when there is time for it, in any thread."""
         start, events = bytearray(), _loggable(batch.events)
         size = _table_size(events)
-        put_word(start, _RUN << _FORM_BITS | _OTHER)
+        value_bytes.put_word(start, _RUN << _FORM_BITS | _OTHER)
         _ORDER_BY[0](start, batch.order_by)
-        put_word(start, size)
+        value_bytes.put_word(start, size)
         return LaterRecord(bytes(start), events, len(start) + size)
 
     def decode(self, data: bytes) -> Iterator[Record]:
@@ -184,7 +162,7 @@ class Codec:
             ) from error
 
     def _record(self, data: bytes, at: int) -> tuple[Record, int]:
-        word, at = get_word(data, at)
+        word, at = value_bytes.get_word(data, at)
         number, form = word >> _FORM_BITS, word & (1 << _FORM_BITS) - 1
         if form < _OTHER:
             if number >= len(self._transactions):
@@ -255,12 +233,12 @@ class _Transaction:
         self._prefixes = []
         for form in range(_OTHER):
             prefix = bytearray()
-            put_word(prefix, number << _FORM_BITS | form)
+            value_bytes.put_word(prefix, number << _FORM_BITS | form)
             self._prefixes.append(bytes(prefix))
         self._puts: dict[bool, list[tuple[str, Put]]] = {}
         self._gets: dict[bool, list[Get]] = {}
         for with_nulls in (False, True):
-            codecs = [parameter_codec(parameter, with_nulls) for parameter in plan.parameters]
+            codecs = [value_bytes.parameter_codec(parameter, with_nulls) for parameter in plan.parameters]
             self._puts[with_nulls] = [(name, put) for name, (put, _) in zip(self.names, codecs, strict=True)]
             self._gets[with_nulls] = [get for _, get in codecs]
 
@@ -300,7 +278,7 @@ class _Transaction:
 
 def _put_name(out: bytearray, name: str) -> None:
     try:
-        put_bytes(out, name.encode())
+        value_bytes.put_bytes(out, name.encode())
     except UnicodeEncodeError as error:
         raise InputError(f"required a text that UTF-8 can hold, got {name!r} ({error})") from error
 
@@ -308,7 +286,7 @@ def _put_name(out: bytearray, name: str) -> None:
 def _put_key(out: bytearray, key: Any) -> None:
     out.append(isinstance(key, str))
     try:
-        (put_str if isinstance(key, str) else put_int)(out, key)
+        (value_bytes.put_str if isinstance(key, str) else value_bytes.put_int)(out, key)
     except (Unusual, UnicodeEncodeError) as error:
         raise InputError(
             f"a call's key: required an int of 64 bits or a str that UTF-8 can hold, got {key!r}"
@@ -316,20 +294,20 @@ def _put_key(out: bytearray, key: Any) -> None:
 
 
 def _get_key(data: bytes, at: int) -> tuple[int | str, int]:
-    text, at = get_bool(data, at)
-    return get_str(data, at) if text else get_int(data, at)
+    text, at = value_bytes.get_bool(data, at)
+    return value_bytes.get_str(data, at) if text else value_bytes.get_int(data, at)
 
 
 def _put_table(out: bytearray, table: pa.Table) -> None:
     table = _loggable(table)
-    put_word(out, _table_size(table))
+    value_bytes.put_word(out, _table_size(table))
     sink = pa.BufferOutputStream()
     write_stream(table, sink)
     out += sink.getvalue()
 
 
 def _get_table(data: bytes, at: int) -> tuple[pa.Table, int]:
-    stream, at = get_bytes(data, at)
+    stream, at = value_bytes.get_bytes(data, at)
     return read_stream(stream), at
 
 
@@ -347,10 +325,11 @@ def _table_size(table: pa.Table) -> int:
         raise InputError(f"a table with the columns {table.schema.names} cannot be logged: {error}") from error
 
 
-_NAME, _COUNT, _NUMBER = (_put_name, get_str), (put_word, get_word), (put_int, get_int)
-_BYTES, _TABLE = (put_bytes, get_bytes), (_put_table, _get_table)
+_NAME, _COUNT = (_put_name, value_bytes.get_str), (value_bytes.put_word, value_bytes.get_word)
+_NUMBER, _BYTES = (value_bytes.put_int, value_bytes.get_int), (value_bytes.put_bytes, value_bytes.get_bytes)
+_TABLE = (_put_table, _get_table)
 
-_ORDER_BY, _RUN = null_codec(*_NAME), 0
+_ORDER_BY, _RUN = value_bytes.null_codec(*_NAME), 0
 
 _KINDS: tuple[tuple[type[Run | Load | Take | Step | Void], tuple[tuple[str, Put, Get], ...]], ...] = (
     (Run, (("order_by", *_ORDER_BY), ("events", *_TABLE))),

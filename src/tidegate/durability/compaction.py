@@ -1,25 +1,21 @@
 """A new snapshot from an old one and the changes since, from files alone: no engine is asked for its rows.
 
-    snapshot 3    A 100   B 50   D 7                  streams through; A and B are left out, for changes touched them
+    snapshot 3    A 100   B 50   D 7                  streams through, without A and B, which changes touched
     change 4      A 80    B gone                      A 80 is left out: a later change has A again
     change 5      A 60    C 5
     snapshot 5    D 7     A 60   C 5
 
-An engine that made its own snapshot would stop for it: seconds, with twenty million rows. `compact` takes the keys that
-the changes touched into an index (changed_keys.py) and reads the old snapshot section by section. It goes over the rows
-twice, since a file says where its sections end before the first of them begins: once to see which rows remain
-and how large the sections become, once to write them. In memory are, of one table at a time, the index of the keys that
-changed, then the positions of the rows that go, and one section; never the state.
+An engine that made its own snapshot would stop for seconds with twenty million rows. `compact` puts the keys that the
+changes touched into an index (changed_keys.py) and reads the old snapshot section by section. It reads the rows twice,
+since a file says where its sections end before the first of them begins: once to find the rows that remain and the
+sizes of the sections, once to write them. In memory are, one table at a time, the index of the changed keys, then the
+positions of the rows that go, and one section; never the state.
 
-This module has the merging; `Compactor` (compactor.py) does it in the background.
+Invariant: what is read is under checksums and in one chain, and the snapshot gets its name when it is complete. So a
+crash leaves the old snapshot, all changes, and at most a temporary file, which a sweep removes. Several processes may
+compact one version at once: the first one's file stays.
 
-Invariant: what is read is under checksums and in one chain, as for every reader, and the snapshot gets its name when
-all of it is written. So whatever dies at whatever moment leaves the old snapshot and all changes, and a temporary file
-at most, which a sweep removes. Several may compact one version at once: the first one's file stays.
-
-Versions that hold events in place of rows cannot be merged so: over them, `compact` refuses.
-
-Rows come in no order: readers that show them sort. Not here: when a snapshot is due (housekeeping.py).
+Versions that hold events instead of rows cannot be merged; `compact` refuses them. Rows come in no order.
 """
 
 from __future__ import annotations
@@ -142,7 +138,7 @@ class _Compaction:
             yield _without(self._store.read_rows(piece.file, piece.section, layout), piece.left_out)
 
     def _joined(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The same rows in sections of half the usual size at least: rows that go leave no ever smaller ones behind."""
+        """The same rows in sections of at least half the usual size, so that sections do not shrink as rows go."""
         held: list[pa.Table] = []
         size = 0
         for table in tables:

@@ -4,13 +4,10 @@
     thread: start, wait            ──────────>  compact, collect
             read what was written  <──────────  ends
 
-A thread takes the lock for a moment dozens of times a section, and an engine that let go of it for a kernel or a file
-waits to get it back. With 20 million rows, batches of 6 ms took 11 ms beside such a thread, and 47 ms at the 99th
-percentile; lowering the thread's priority makes it worse on a busy machine, for it then holds the lock without a
-processor. A child costs a second of processor time to start, at low priority, and its own memory.
-
-The child ends when its parent does: it looks between sections. Whatever ends it, the file that it had begun is left to
-a sweep. Not here: what a compaction is (compaction.py).
+A thread takes the lock dozens of times a section, and the engine waits to get it back. With 20 million rows, batches of
+6 ms took 11 ms beside such a thread, and 47 ms at the 99th percentile; a lower priority makes it worse on a busy
+machine, because the thread then holds the lock without a processor. A child costs a second of processor time to start,
+at low priority, and its own memory. It ends when its parent does; an unfinished file is left to a sweep.
 """
 
 from __future__ import annotations

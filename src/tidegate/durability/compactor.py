@@ -1,16 +1,15 @@
 """Compactions and collections in the background, one at a time, which no batch waits for.
 
     request(7) ──> thread: compact version 7, collect
-    request(9)             (7 goes on)
+    request(9)             (7 is still running)
     request(12)            (9 is given up: a newer one came before it was begun)
                    thread: compact version 12, collect, end
     take_finished() gives the snapshot of version 12
 
-The thread lives only while there is something to do. Large states are compacted in a child process, for which the
-thread only waits (compaction_process.py says why); small ones, and those in a storage that a child cannot open, by the
-thread itself, in some tenths of a second.
+The thread lives only while there is work. Large states are compacted in a child process (compaction_process.py says
+why); small ones, and those in a storage that a child cannot open, by the thread itself, in some tenths of a second.
 
-Invariant: nothing raises into a batch. What fails is logged, and tried again at the next request; the old snapshot and
+Invariant: nothing raises into a batch. A failure is logged, and tried again at the next request; the old snapshot and
 all changes are there. A compactor shares nothing with the engine's store but the files.
 """
 
@@ -30,7 +29,7 @@ from tidegate.foundation.errors import StorageFailed
 from tidegate.foundation.storage import Storage
 
 CHILD_BYTES = 32 << 20
-"""From so many bytes of rows on a child compacts: below, starting it costs more than it saves."""
+"""From this size of the rows on a child process compacts: below, starting it costs more than it saves."""
 
 CLOSING_SECONDS = 10.0
 REPORT_SIZE = 2000
@@ -98,7 +97,7 @@ class Compactor:
             wanted = self._wanted, self._epoch
             self._wanted = self._epoch = None
             if wanted == (None, None):
-                self._thread = None  # under the lock: whoever asks from now on starts another one
+                self._thread = None  # under the lock: the next request starts another one
             return wanted
 
     def _work(self) -> None:

@@ -1,25 +1,23 @@
-"""Copies of a state that are states themselves: backups of a live one, and the way back.
+"""Copies of a state that are states themselves: backups of a live state, and restoring them.
 
-    state (a query goes on)                  backup                          the next one
+    state (a query continues)                backup                          the next one
     snapshot 80                              snapshot 80                     -
     changes 81 ... 100                       changes 81 ... 100              -
     (101 comes while we copy)                head: 100                       changes 101 ... 130, head: 130
 
-A version is chosen by one listing; all that it needs are whole files that are never altered, so what is copied is that
-version, whatever happens to the state meanwhile. Files that are collected before they were copied make the copy start
-again with a new listing. Each byte is compared with its checksum on the way. Besides the newest version, the version
-below the last batch is kept reachable: a query that asks for its last batch again must get its outcomes.
+A version is chosen by one listing. It needs whole files that are never altered, so later changes of the state do not
+matter; if files are collected before they were copied, the copy starts again with a new listing. Every byte is compared
+with its checksum. Besides the newest version, the version below the last batch stays reachable: a query that asks for
+its last batch again must get its outcomes.
 
-When the place is empty, the file without which nothing can be rebuilt comes last: a copy that is interrupted is no
-state, and whoever opens it is told what is missing. When it holds an older backup, files come in the order in which
-they can be used: at each moment the backup can be opened, at the old version or a newer one. The head is written last.
+In an empty place, the file without which nothing can be rebuilt comes last: an interrupted copy is not a state, and
+opening it says what is missing. On top of an older backup, files come in an order in which the backup can be opened at
+every moment, at the old version or a newer one. The head is written last.
 
-Invariant: what lies in a backup is never altered and never removed. A file there under the name of another one means
-that the backup is of another state, or of another course of it, and is refused.
+Invariant: a backup's files are never altered and never removed. A different file under the same name means that the
+backup is of another state, or of another branch of its history, and is refused.
 
-A restored state has the id of the original: it is the same state. Let only one of them go on.
-
-Not here: an older version of a state (recovery.py).
+A restored state has the id of the original: it is the same state, and only one of them may continue.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ import pyarrow as pa
 
 from tidegate.durability import files, head
 from tidegate.durability.files import Header
-from tidegate.durability.listing import Listing, file_name
+from tidegate.durability.listing import Listing, file_name, parse_name
 from tidegate.durability.recovery import require_empty
-from tidegate.durability.soundness import SoundReader, Told, parse_name
+from tidegate.durability.soundness import SoundReader, Told
 from tidegate.durability.version_info import VersionInfo, require_successor
 from tidegate.durability.version_reader import VersionReader
 from tidegate.foundation.errors import RecoveryImpossible, StateDiverged, StorageFailed, StorageUncertain

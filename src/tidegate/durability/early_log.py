@@ -1,12 +1,10 @@
-"""The log of a batch while the batch runs: the disk then works beside the processors, not after them.
+"""Logs a batch while it runs, so that the disk works beside the processors.
 
     caller's thread   arrange │ check │ run ──────────────────── outcomes │ wait (the record is there already)
     the log's thread                  └ encode │ frame │ write │ sync
 
-Invariant: the memory that a record is encoded into is free again when the next one is: one thread does all of this, in
-order, and goes on only when the log has been written behind a record.
-
-Not here: when a batch may be logged, and what becomes of one that fails (logged.py).
+Invariant: the memory that a record is encoded into is free again when the next one is encoded: one thread does all of
+this, in order, and continues only when the log has been written behind a record.
 """
 
 from __future__ import annotations
@@ -38,5 +36,5 @@ class EarlyLog:
         self._log.append(record.encode(self._scratch))
 
     def _write(self) -> None:
-        with contextlib.suppress(StorageFailed):  # whoever waits for it is told
+        with contextlib.suppress(StorageFailed):  # threads that wait for it get the error
             self._log.flush()

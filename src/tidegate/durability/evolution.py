@@ -5,12 +5,11 @@
     1, 250                    ->    1, 250, 10              a new field reads as its default
     Vote(phone, choice)       ->    Vote(phone, choice)     not declared any more: kept as stored
 
-Fields may come and move, and defaults may change. A field that went, a field of another type and
-a key of other fields cannot be answered from what is stored: nobody but the user knows what
-the rows should then hold. Those are refused, all of them in one message, before a row is read. So is a table that
-seems to have been renamed: its rows would be kept, but the program would not see them.
+Fields may be added and reordered, and defaults may change. A removed field, a field of another type and a key of other
+fields are refused, all of them in one message, before a row is read: only the user knows what the rows should then
+hold. So is a table that seems to have been renamed: its rows would be kept, but the program would not see them.
 
-Invariant: `upgrade` gives a change table in the target layout's order and types, nulls nowhere.
+Invariant: `upgrade` gives a change table in the target layout's order and types, without nulls.
 """
 
 from __future__ import annotations

@@ -9,23 +9,19 @@
           end              its size is a multiple of 64
                 section 1 ...
 
-The header holds the caller's fields and lists the sections: kind, table, rows, size. So one small
-read tells what is in the file, how long it is and where each section lies. A section's checksum
-goes on from the header's, which binds it to this file: a sound section of another file does not
-pass. Sections start at multiples of 64 bytes, so Arrow uses them where they lie, without a copy.
+The header holds the caller's fields and lists the sections: kind, table, rows, size. So one small read tells what is in
+the file, how long it is and where each section lies. A section's checksum continues the header's: a sound section of
+another file does not pass. Sections are aligned to 64 bytes, so Arrow uses them in place. A file's hash is BLAKE2b over
+its header, which holds a random number, so no two files have the same.
 
-A file is named by its hash, BLAKE2b over the header: the header holds a random number, so that no two
-files have the same hash, and checksums bind the sections to it.
+Arrow counts sizes before a byte is encoded; checksums follow what they protect. So a file of any size is written with
+one section in memory. A section may even be made only when it is written (`Deferred`), if its size is known.
 
-Sizes are known before a byte is encoded (Arrow counts them), checksums only afterwards. That is why
-they follow what they protect: a file of any size is written with one section in memory. A section may also be made
-only when it is written (`Deferred`), by a caller who found out its size on an earlier pass.
+Large tables are cut into sections of about 2 MB (`pieces`): a checksum, which holds Python's lock, then takes 0.2 ms,
+and a thread that reads or writes a large file stops a running engine for no longer.
 
-Large tables are cut into sections of about 2 MB (`pieces`). Small enough that a checksum, which holds Python's lock, is
-done in 0.2 ms: a thread that reads or writes a large file beside a running engine never stops it for longer.
-
-Invariant: a flipped bit, a missing tail or a foreign byte anywhere in a file is reported as
-`StorageCorrupted` by the read that touches it; nothing of a damaged section is ever handed out.
+Invariant: a flipped bit, a missing tail or a foreign byte is reported as `StorageCorrupted` by the read that touches
+it; nothing of a damaged section is ever handed out.
 
 Not here: what the fields mean, which files there are, how layouts change (versions.py, evolution.py).
 """
@@ -204,7 +200,7 @@ def read_section(storage: Storage, name: str, header: Header, section: Section) 
 
 
 def read_pieces(storage: Storage, name: str, header: Header, size_max: int = PIECE_SIZE) -> Iterator[pa.Buffer]:
-    """All bytes of a stored file in pieces, for whoever copies or checks it; nothing is decoded.
+    """All bytes of a stored file in pieces, to copy or check it; nothing is decoded.
 
     The last piece of a section is given out after the section's checksum was found right.
     """

@@ -2,14 +2,12 @@
 
     events, logged   +   the rows before them   +   the same program   =   the same rows after them
 
-The fingerprint is a hash over everything in a program's plan that decides what a batch does: the generated code, the
-strings that it takes from outside (literals, reasons), tables with their defaults, parameters, streams, windows and the
-shape of its graphs. Where a function stands in its file, or what a local variable is called, need not matter.
+The fingerprint is a hash over everything in a program's plan that decides what a batch does: the generated code,
+strings (literals, reasons), tables with their defaults, parameters, streams, windows and the shape of its graphs. Where
+a function stands in its file, or what a local variable is called, need not matter.
 
-A transaction that stays plain Python (`compiled=False`) may ask for the time or a random number. No fingerprint can
-tell what it does the second time, so a program with one cannot be logged by its events (`require_repeatable`).
-
-Not here: where the fingerprint is stored (version_info.py, log_format.py).
+A transaction in plain Python (`compiled=False`) may ask for the time or a random number, so a program with one cannot
+be logged by its events (`require_repeatable`).
 """
 
 from __future__ import annotations

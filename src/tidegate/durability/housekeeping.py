@@ -1,22 +1,20 @@
 """What an engine does between batches to keep its state quick to open and small: snapshots, collections, sweeps.
 
     after every commit    a small state that is due:   write a snapshot and collect, here and now
-                          a large state that is due:   ask for one in the background (compactor.py)
-                          one came from there:         know of it
-    every 20 versions     remove the versions that are not kept any more: about one for each that was added
-    every 1,000           look, in the background, for what others left behind
+                          a large state that is due:   request one in the background (compactor.py)
+                          one was finished there:      learn of it
+    every 20 versions     remove the versions that are no longer kept
+    every 1,000           look, in the background, for leftovers of other processes
 
-A state is small when its rows take up to 1 MB. Its snapshot then takes as long as some commits, a few milliseconds, and
-it would take a thread and two passes over files to save them; in return a small state does nothing in the background,
-so that what happens to its files follows from its batches alone.
+A state is small when its rows take up to 1 MB. Its snapshot then takes a few milliseconds, like some commits, and no
+work is needed in the background: what happens to its files follows from its batches alone.
 
-Where versions hold events in place of rows (version_log.py), no snapshot can be put together from files: only the
-engine has the rows, so it writes them here and now, however many there are. One is due, as ever, when what lies behind
-the last one weighs as much; and as soon as a version is logged as changes: then the state needs no program any more.
+Where versions hold events instead of rows (version_log.py), only the engine has the rows, so it writes the snapshot
+itself, of any size. It is due when the events since the last one weigh as much, and as soon as a version is logged as
+changes: from then on the state needs no program.
 
-Invariant: the work for a batch does not depend on how large the state is, nor on how many versions are kept, except for
-these snapshots, whose bytes stay within a constant factor of the rows that events changed. Nothing here fails a
-batch, which is committed by then.
+Invariant: the work for a batch depends neither on the size of the state nor on the number of kept versions, except for
+those snapshots, whose bytes stay within a constant factor of the rows that events changed. Nothing here fails a batch.
 """
 
 from __future__ import annotations

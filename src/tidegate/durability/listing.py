@@ -25,15 +25,37 @@ def file_name(version: int, kind: Kind) -> str:
     return f"{version:012d}.{kind}"
 
 
+def parse_name(name: str) -> tuple[int, Kind] | None:
+    """The version and the kind of a version file; None for any other file."""
+    number, kind = name[:12], name[12:]
+    if len(number) < 12 or not (number.isdecimal() and number.isascii()) or kind not in (".change", ".snapshot"):
+        return None
+    return int(number), "change" if kind == ".change" else "snapshot"
+
+
+def spans(versions: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending numbers as pairs of a first and a last one."""
+    found: list[tuple[int, int]] = []
+    for version in versions:
+        if found and found[-1][1] == version - 1:
+            found[-1] = (found[-1][0], version)
+        else:
+            found.append((version, version))
+    return tuple(found)
+
+
+def runs(pairs: Iterable[Iterable[int]], between: str = "-") -> str:
+    """Such pairs as people read them: "1-3, 7"."""
+    return ", ".join(f"{first}" if first == last else f"{first}{between}{last}" for first, last in pairs)
+
+
 class Listing:
     """The version files of a state, as they were listed and as they were added since."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        found: dict[str, list[int]] = {"change": [], "snapshot": []}
-        for name in names:
-            number, kind = name[:12], name[13:]
-            if kind in found and name[12] == "." and number.isdecimal() and number.isascii():
-                found[kind].append(int(number))
+        found: dict[Kind, list[int]] = {"change": [], "snapshot": []}
+        for version, kind in filter(None, map(parse_name, names)):
+            found[kind].append(version)
         self._changes = deque(sorted(found["change"]))
         self._has_change = set(self._changes)
         self.snapshots = sorted(found["snapshot"])
@@ -58,7 +80,7 @@ class Listing:
     @property
     def runs(self) -> str:
         """The versions that can be rebuilt, as people read them: "1-3, 7"."""
-        return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in self._runs)
+        return runs(self._runs)
 
     def can_rebuild(self, version: int) -> bool:
         """Whether a version can be rebuilt; the empty state always can."""

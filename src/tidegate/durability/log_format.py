@@ -51,16 +51,16 @@ and no frame behind p witnesses that p was synced. Everything else is damage, ev
 what somebody was told is safe.
 
 A flipped bit leaves all pieces of a frame where they are, and turns no mark and no form into zero or into one another
-(they differ in four bits or more), so it is always damage, be it in the last synced frame or in the zeros behind it.
+(they differ in four bits or more), so it is always damage, in the last synced frame as in the zeros behind it.
 What nobody can tell: the last synced frame with a sector wiped to zeros, and no frame behind it, looks like one that
 was never synced, and so do frames wiped as a whole. Checkpoints and the `parent` of the next segment know better.
 
 Invariants: what `frames` gives are whole frames in the order in which they were written, none missing in between. A
 state that the two lines describe is never reported as damage, and costs no frame that was synced.
 
-What the writer owes: the header is synced, and the file in its place, before the first frame is written. Whoever goes
-on in a segment that was read syncs it first, for whole frames may never have been synced; a torn tail is cut off
-before, else old pieces would stand among new ones after the next crash.
+Duties of the writer: the header is synced, and the file has its name, before the first frame is written. A writer that
+continues a segment first cuts off a torn tail, else old pieces would stand among new ones after the next crash, and
+syncs the segment, since whole frames may never have been synced.
 
 Not here: what a payload means (commands.py), files and syncs.
 """
@@ -189,14 +189,9 @@ def encode_header(segment: Segment) -> tuple[Header, bytes]:
 def encode_frame(
     header: Header, end: End, synced: int, payload: Bytes, scratch: Scratch | None = None
 ) -> tuple[Bytes, End]:
-    """The bytes to append at `end`, and the end behind them.
+    """The bytes to append at `end`, at first `header.start`, and the end behind them.
 
-    Args:
-        header: that of the segment.
-        end: where the log ends; at first `header.start`.
-        synced: the offset up to which finished syncs cover the file: what is said here must be true.
-        payload: what the frame holds, one byte at least.
-        scratch: where the bytes of a large frame may stand.
+    `synced` is the offset up to which finished syncs cover the file; the bytes of a large frame are put into `scratch`.
     """
     offset, size = end.offset, len(payload)
     in_flight = offset - synced
@@ -268,11 +263,7 @@ def decode_header(file: str, data: Bytes) -> Header:
 def frames(file: str, data: Bytes, header: Header | None = None, start: End | None = None) -> Iterator[Frame | Tail]:
     """The frames of a segment, one after the other, and its tail as the last; damage raises `StorageCorrupted`.
 
-    Args:
-        file: the segment's name in messages.
-        data: the whole file.
-        header: the segment's header, where it is known already.
-        start: the end of a frame that was read before, to go on behind it; None begins with the first.
+    `data` is the whole file, `file` its name in messages, `start` the end of the frame to continue behind.
     """
     if header is None:
         header = decode_header(file, data)
@@ -475,7 +466,7 @@ def _first_place(offset: int) -> int:
 
 
 def _behind(place: int, size: int) -> int:
-    """The offset right behind the last of so many bytes, marks of sectors not counted."""
+    """The offset right behind `size` bytes that start at a place, marks of sectors not counted."""
     last = _sector_of(place) // SECTOR_SIZE * _ROOM + place % SECTOR_SIZE + size - 1
     return last // _ROOM * SECTOR_SIZE + last % _ROOM + 1
 

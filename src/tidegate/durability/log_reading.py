@@ -2,9 +2,9 @@
 
     bytes of a segment --scan--> Payloads --CommandReader--> ExecuteBatch, Run, Execute, ... --replay--> rows
 
-Machine code does what is usual, and stops before everything else; what that is, Python says (log_format.py,
-commands.py), and then machine code goes on behind it. So there is one place that tells a torn frame from a damaged
-one, and one that says why a record cannot be read.
+Machine code reads what is usual and stops before everything else; Python (log_format.py, commands.py) reads that, and
+machine code goes on behind it. So one place distinguishes a torn frame from a damaged one, and one says why a record
+cannot be read.
 
 Calls that follow each other become one table of events, which the engine runs in row order:
 
@@ -13,22 +13,18 @@ Calls that follow each other become one table of events, which the engine runs i
 
     transaction    src    dst    amount
     transfer       1      2      250
-    deposit        0      3      7             a column that is none of the transaction's holds zeros
+    deposit        0      3      7             columns that the transaction does not have hold zeros
 
-Not in a batch: calls with a key or with nulls; calls of a transaction whose arguments cannot be columns of events
-(another transaction gives the same column another type); and a few calls between other records, for a batch takes
-0.3 ms however small it is.
+Not in a batch: calls with a key or with nulls; calls whose arguments cannot be columns of events (another transaction
+gives the same column another type); and a few calls between other records, since a batch takes 0.3 ms however small it
+is. A transfer in a frame of its own takes 0.16 us to here, and 0.25 us with the engine's work.
 
-While events wait for the rest of their atomic batch, `replay` executes calls one by one: a batch would take those
-events in again, and might change the types of their columns.
+While events wait for the rest of their atomic batch, calls are executed one by one: a batch would take those events in
+again, and might change the types of their columns.
 
-A transfer in a frame of its own takes 0.16 us to here, and 0.25 us with the engine's work on top.
-
-Invariant: scanning gives the frames, the tail or the error that `log_format.frames` gives. The commands, with the
-calls of a batch in row order, are the records that `Codec.decode` gives; and running a batch leaves the rows that
-executing its calls one by one leaves.
-
-Not here: which segments there are, and what happens with commands other than calls.
+Invariant: scanning gives the frames, the tail or the error that `log_format.frames` gives. The commands, with the calls
+of a batch in row order, are the records that `Codec.decode` gives; running a batch leaves the same rows as executing
+its calls one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.durability.commands import Codec, Execute, Record
+from tidegate.durability.commands import Codec, Record
 from tidegate.durability.kernels import frames as frame_kernels
 from tidegate.durability.kernels import records as record_kernels
 from tidegate.durability.log_format import End, Header, Tail, decode_header, frames
@@ -56,7 +52,7 @@ from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter
 Array = npt.NDArray[Any]
 
 PIECE_BYTES = 1 << 23
-"""So much of a file is scanned at once. Its payloads and the ends of its frames take 26 MB at most."""
+"""How much of a file is scanned at once. Its payloads and the ends of its frames take 26 MB at most."""
 
 ROWS_MAX, ROWS_MIN = 1 << 17, 64
 """Calls in a batch: more give nothing, and fewer are faster one by one."""
@@ -100,13 +96,7 @@ class Payloads:
 
 
 def scan(file: str, data: Bytes, header: Header | None = None) -> Iterator[Payloads | Tail]:
-    """The frames of a segment, many at a time, and its tail as the last; damage raises `StorageCorrupted`.
-
-    Args:
-        file: the segment's name in messages.
-        data: the whole file.
-        header: the segment's header, where it is known already.
-    """
+    """As `frames`, but many frames at a time."""
     if header is None:
         header = decode_header(file, data)
     view = read_only(np.frombuffer(data, np.uint8))
@@ -153,23 +143,6 @@ class ExecuteBatch:
         return int(self.events.num_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """Some calls in payloads, decoded by Python."""
-
-    codec: Codec
-    payloads: Payloads
-    standing: Array
-    count: int
-
-    def __iter__(self) -> Iterator[Execute]:
-        cursor = _Cursor(self.codec, self.payloads, self.standing.copy())
-        for _ in range(self.count):
-            record = cursor.take()
-            assert isinstance(record, Execute), record
-            yield record
-
-
 class _Cursor:
     """Takes records out of payloads one by one; moves `standing` along."""
 
@@ -213,11 +186,11 @@ class CommandReader:
             before = standing.copy()
             rows = record_kernels.read_calls(data, bounds, limits, self._columns.program, standing, room.arrays)
             if rows:
-                calls = _Calls(self._codec, payloads, before, rows)
                 events = self._events(data, room, rows) if rows >= ROWS_MIN else None
                 if events is None:
                     room.clear(rows)
-                    yield from calls
+                    again = _Cursor(self._codec, payloads, before)
+                    yield from (again.take() for _ in range(rows))
                 else:
                     self._room = None
                     yield ExecuteBatch(events)
@@ -225,7 +198,7 @@ class CommandReader:
                 yield cursor.take()
 
     def _make_room(self, size: int) -> _Room:
-        """Arrays of zeros for all calls that so many bytes can hold; those that were not used yet, if they suffice."""
+        """Arrays of zeros for all calls that `size` bytes can hold; the unused ones again, if they suffice."""
         rows, items = min(size, ROWS_MAX), min(size, BATCH_BYTES_MAX + RECORD_BYTES_MAX)
         if self._room is None or self._room.rows < rows or self._room.item_count < items:
             self._room = _Room(self._columns, rows, items)

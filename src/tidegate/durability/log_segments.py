@@ -1,14 +1,14 @@
-"""The segments of a state's command log: which follow a checkpoint, and whether each goes on from the one before.
+"""The segments of a state's command log: which follow a checkpoint, and whether each continues the one before.
 
     checkpoint        covers commands 1 to 700, the log's hash there is 5d01
-    000000000701.log  begins with command 701, goes on from 5d01, ends with 7f2a
-    000000000950.log  begins with command 950, goes on from 7f2a
+    000000000701.log  begins with command 701, continues 5d01, ends with 7f2a
+    000000000950.log  begins with command 950, continues 7f2a
 
-A segment that is missing, or that does not go on from what stands before it, is an error that names the file: commands
-were acknowledged, and to go on without them would lose them.
+A segment that is missing, or that does not continue the one before, is an error that names the file: its commands were
+acknowledged.
 
-Invariant: the commands of `following` are all that were logged behind the checkpoint, in the order of their execution,
-each once. Only the last segment may have a torn tail, for a segment is synced before the next one is started.
+Invariant: `following` gives all commands that were logged behind the checkpoint, in the order of their execution, each
+once. Only the last segment may have a torn tail, since a segment is synced before the next one is started.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def open_segment(storage: Storage, first: int) -> OpenSegment:
 
 
 def require_covered(storage: Storage, newest: VersionInfo | None) -> None:
-    """That no engine logged commands behind the newest version: whoever goes on from there would lose them."""
+    """That no engine logged commands behind the newest version: continuing from there would lose them."""
     covered = 0 if newest is None else newest.commands
     for first in numbers(storage):
         if first > covered and next(open_segment(storage, first).payloads(), None) is not None:
@@ -125,7 +125,7 @@ def following(storage: Storage, newest: VersionInfo | None, counted: dict[str, i
 
 
 def other_program(storage: Storage, segment: OpenSegment) -> RecoveryImpossible:
-    """What is said of a segment that another program than the one at hand wrote."""
+    """The error for a segment that another program than this one wrote."""
     return RecoveryImpossible(
         f"{segment.file}: its commands were logged by another program than this one, and only that one gives the "
         "same rows when they are run again. Open the state once with the program that wrote it and close the "

@@ -1,28 +1,26 @@
-"""An engine inside a process whose every command lasts: a command log, and checkpoints in the background.
+"""An engine inside a process with durable commands: a command log, and checkpoints in the background.
 
     execute, run, load, take ──> rows in memory ──> a record in the log ──> synced ──> the caller gets its answer
                                        │
                        now and then    └──> rows that changed since ──> a checkpoint: one more version of the state
 
-The log says what was asked for, not which rows changed (commands.py), so a record is some twenty bytes. A state is
-opened by loading the newest checkpoint and running the commands behind it again (replaying.py). A checkpoint holds the
-rows that changed since the one before: making it stops nobody for longer than it takes to copy those rows, all else
-happens in a thread of its own; snapshots of the whole state are put together from files, beside everything else. A
-checkpoint ends a segment of the log and starts another; segments that the kept checkpoints cover are removed.
+The log holds what was asked for, not the rows that changed (commands.py), so a record takes some twenty bytes. Opening
+a state loads the newest checkpoint and runs the commands behind it again (replaying.py). A checkpoint holds the rows
+that changed since the one before. It stops callers only while these rows are copied; a thread of its own does the rest.
+A checkpoint ends a segment of the log; segments that the kept checkpoints cover are removed.
 
-Commands can be run again only if they give the same rows again. Compiled transactions do. A program with a transaction
-that is plain Python (`compiled=False`) may ask for the time or a random number; with such a program every command is a
-checkpoint of its own, and nothing is replayed.
+Commands are replayed only if they give the same rows again, as compiled transactions do. A transaction in plain Python
+(`compiled=False`) may ask for the time or a random number; with one, every command is a checkpoint, and nothing is
+replayed.
 
-A command that fails before it changed anything (bad arguments, a full disk) changes nothing. One that fails half way
-takes the rows in memory with it; they are loaded again. When the log cannot be written or synced, nobody knows what is
-on the disk: the engine refuses everything from then on, until the state was opened again.
+A command that fails before it changed anything (bad arguments, a full disk) changes nothing. One that fails halfway
+invalidates the rows in memory, which are then loaded again. When the log cannot be written or synced, it is unknown
+what is on the disk: the engine refuses everything until the state has been opened again.
 
-Invariant: the state that is recovered is that of all commands up to some one of them, in order, and holds every command
-that was acknowledged. A reader sees only what is certain to stay.
+Invariant: the recovered state is that of a prefix of all commands, and this prefix holds every acknowledged command. A
+reader sees only what is durable.
 
-Not here: groups of threads that share a sync (command_log.py), how checkpoints are written (checkpoints.py), which
-query owns a state (ownership.py).
+Not here: group commit (command_log.py), how checkpoints are written (checkpoints.py), ownership (ownership.py).
 """
 
 from __future__ import annotations
@@ -32,10 +30,10 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -63,7 +61,8 @@ from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo
 from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
-from tidegate.engine.graphs.steps import pack_steps
+from tidegate.engine.graphs.steps import pack_steps, unpack_steps
+from tidegate.engine.report import BatchResult
 from tidegate.foundation.errors import InputError, StateOwned, StorageFailed, StorageUncertain
 from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Bytes, Storage, open_storage
@@ -75,7 +74,7 @@ Recovery = Literal["strong", "weak"]
 T = TypeVar("T")
 
 CHECKPOINT_AFTER_BYTES = 64 << 20
-"""How long the log grows between checkpoints: replaying so much takes a second where transactions are cheap."""
+"""How long the log grows between checkpoints: replaying this much takes a second where transactions are cheap."""
 
 EARLY_BYTES = 64 << 10
 """Records of batches from this size on are written while the batch runs: below, that takes longer to arrange."""
@@ -165,8 +164,7 @@ class LoggedEngine:
 
     def run(self, events: pa.Table, order_by: str | None) -> pa.Table:
         """Run a batch of events."""
-        with self._calls.turn():
-            core = self._ready()
+        with self._durable_turn() as core:
             arrival = arrange(events, order_by)
             batch = Run(self._needed(events, order_by), order_by)
             record = self._codec.encode_later(batch) if self._repeatable else None
@@ -177,14 +175,14 @@ class LoggedEngine:
                 if record is not None and record.size >= EARLY_BYTES and self._storage.appends:
                     early.append(self._early.append(record))
 
-            def run() -> pa.Table:
-                outcomes = core.run(events, arrival.order, arrival.refused, self._traced, begins)
+            def run() -> BatchResult:
+                result = core.run(events, arrival.order, arrival.refused, self._traced, begins)
                 for appended in early:
                     appended.result()
-                return outcomes
+                return result
 
             try:
-                outcomes = self._guarded(run)
+                result = self._guarded(run)
             except Exception:
                 self._make_void(early)
                 raise
@@ -192,15 +190,13 @@ class LoggedEngine:
                 with contextlib.suppress(StorageFailed):  # an interrupt says nothing of what became of the batch
                     self._make_void(early)
                 raise
-            steps = self._steps(core) if self._traced else []
+            steps = self._step_records(result.steps)
             if not early:
                 self._note(record.encode(Scratch()) if record is not None else b"", *steps)
             else:
                 self._commands += 1
                 self._log.append(*steps, numbered=False)
-            group = self._log.last()
-        self._log.wait(group)
-        return outcomes
+        return result.outcomes
 
     def _make_void(self, early: list[Future[None]]) -> None:
         """A batch failed: should it be in the log, it does not count, which is certain before anybody is told."""
@@ -211,43 +207,36 @@ class LoggedEngine:
 
     def load(self, table: str, rows: pa.Table) -> None:
         """Write rows that a user gives."""
-        with self._calls.turn():
-            core = self._ready()
+        with self._durable_turn() as core:
             record = self._codec.encode(Load(table, rows))
             self._log.reserve(len(record))
             self._guarded(lambda: core.load(table, rows))
             self._note(record)
-            group = self._log.last()
-        self._log.wait(group)
 
     def take(self, stream: str) -> pa.Table:
         """The tuples that wait in an output stream; they are forgotten when that is certain to stay."""
-        with self._calls.turn():
-            core = self._ready()
+        with self._durable_turn() as core:
             count = core.outputs_waiting()[stream].num_rows
             record = self._codec.encode(Take(stream, count))
             self._log.reserve(len(record))
             tuples = self._guarded(lambda: core.take(stream, count))
             if count:
                 self._note(record)
-            group = self._log.last()
-        self._log.wait(group)
         return tuples
 
     def read(self, look: Callable[[EngineCore], T]) -> T:
-        """What a look at the rows gives, when all that it saw is certain to stay."""
-        with self._calls.turn():
-            found, group = look(self._ready()), self._log.last()
-        self._log.wait(group)
+        """What a function of the rows gives, when all that it saw is durable."""
+        with self._durable_turn() as core:
+            found = look(core)
         return found
 
     @property
     def core(self) -> EngineCore:
-        """The rows in memory, for whoever holds the lock."""
+        """The rows in memory, for callers that hold the lock."""
         return self._ready()
 
     def turn(self) -> AbstractContextManager[None]:
-        """Have the engine alone; whoever waits for it goes on afterwards."""
+        """Have the engine alone; calls that wait for it run afterwards."""
         return self._calls.turn()
 
     def checkpoint(self) -> None:
@@ -259,10 +248,10 @@ class LoggedEngine:
             self._require_usable()
 
     def close(self) -> None:
-        """Write a checkpoint, so that the next one to open the state replays nothing, and let go of it.
+        """Write a checkpoint, so that the next engine to open the state replays nothing, and release the state.
 
         StorageUncertain when the disk could not say that it keeps what was answered, and nobody was told yet; the state
-        is let go of all the same.
+        is released all the same.
         """
         with self._calls.turn():
             try:
@@ -273,15 +262,23 @@ class LoggedEngine:
             except StorageUncertain as error:
                 self._refusal = error
                 raise
-            except Exception:  # the log has everything: whoever opens the state replays it
+            except Exception:  # the log has everything: the next engine replays it
                 _log.warning("%s: no checkpoint could be written at the end", self._storage.path, exc_info=True)
             finally:
                 self._let_go()
 
     # --- inside: commands -------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _durable_turn(self) -> Iterator[EngineCore]:
+        """Have the engine alone; what was done or seen inside is durable when the block is left."""
+        with self._calls.turn():
+            yield self._ready()
+            group = self._log.last()
+        self._log.wait(group)
+
     def _ready(self) -> EngineCore:
-        """The rows, loaded again if they were lost; raises when nobody knows what is on the disk."""
+        """The rows, loaded again if they were dropped; raises when it is unknown what is on the disk."""
         self._require_usable()
         if self._core is None:
             self._log.flush()
@@ -330,12 +327,12 @@ class LoggedEngine:
         wanted = {*self.program.plan.columns, TRANSACTION_COLUMN, order_by}
         return events.select([name for name in events.column_names if name in wanted])
 
-    def _steps(self, core: EngineCore) -> list[bytes]:
+    def _step_records(self, packed: bytes) -> list[bytes]:
         """The records of the steps of a batch: one for each where each is synced by itself, else one for all."""
-        if not self._step_by_step:
-            packed = core.take_packed_steps()
-            return [self._codec.encode(Step(0, 0, 0, packed))] if packed else []
-        return [self._codec.encode(Step(0, 0, 0, pack_steps([step]))) for step in core.take_steps()]
+        parts = [packed] if packed else []
+        if self._step_by_step:
+            parts = [pack_steps([step]) for step in unpack_steps(packed)]
+        return [self._codec.encode(Step(0, 0, 0, part)) for part in parts]
 
     # --- inside: checkpoints ------------------------------------------------------------------------------------
 
@@ -374,7 +371,7 @@ class LoggedEngine:
             raise ownership.taken_over(self._storage, found)
 
     def _join(self) -> None:
-        """Wait for the checkpoint at hand."""
+        """Wait for the checkpoint that is being written."""
         unkept = self._checkpoints.join()
         if unkept is not None:
             self._keys.forget_stored()
@@ -393,8 +390,6 @@ class LoggedEngine:
             committed=self._commands - newest.commands,
             high=newest.high,
             layouts=(*layouts, KEYS),
-            rows={},
-            size=0,
             epoch=self._epoch,
             owner=self._owner,
             commands=self._commands,
@@ -408,9 +403,9 @@ class LoggedEngine:
         newest = self._checkpoints.store.tip()
         self._epoch = ownership.admit(self._storage, newest, self._owner)
         if newest is None:
-            empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), 0, 0, None, (), {}, 0)
+            empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), epoch=self._epoch, owner=self._owner)
             try:
-                newest = self._checkpoints.store.commit(replace(empty, epoch=self._epoch, owner=self._owner), {})
+                newest = self._checkpoints.store.commit(empty, {})
             except FileExistsError:
                 raise StateOwned(
                     f"{self._storage.path}: somebody else made the first version of this state at the same moment. "
@@ -463,7 +458,6 @@ class LoggedEngine:
             counted[segment.name], before = replay.commands - before, replay.commands
             parent, last = segment.hash, segment
         replay.end()
-        core.take_packed_steps()
         if last is not None and last.tail is not None and self._storage.appends and self._log.size == 0:
             # What a crash left half is cut off, and what is whole is made certain to stay.
             self._storage.append_to(last.name, last.tail.end.offset).close()

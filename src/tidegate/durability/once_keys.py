@@ -1,11 +1,11 @@
-"""Calls that are made once: the outcomes of transactions that were executed with an idempotency key.
+"""The outcomes of transactions that were executed with an idempotency key.
 
     execute(transfer, ..., idempotency_key="order-7")     runs, the outcome is remembered under the key
     execute(transfer, ..., idempotency_key="order-7")     runs nothing, gives that outcome again
     execute(deposit, ...,  idempotency_key="order-7")     refused: the key belongs to another call
 
-A client that does not know whether its call went through makes it again. Keys and outcomes are part of the state: they
-are replayed with the log, and kept in a hidden table of every checkpoint. The newest `KEYS_MAX` are remembered.
+Keys and outcomes are part of the state: they are replayed with the log, and kept in a hidden table of every checkpoint.
+The newest `KEYS_MAX` are remembered.
 
 Invariant: while a key is remembered, its transaction runs at most once.
 """

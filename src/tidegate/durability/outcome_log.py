@@ -1,13 +1,13 @@
-"""Follows the outcomes of requests in a state, version after version, while a query goes on writing it.
+"""Follows the outcomes of requests in a state, version after version, while a query writes it.
 
-    versions   5  6  7 | 8            a look: is there a file of version 8? Its record of outcomes is read,
-               read    | new          nothing else of it, and nothing of 1 to 7 again
+    versions   5  6  7 | 8            `look`: is there a file of version 8? Only its record of outcomes is read,
+               read    | new          and nothing of 1 to 7 again
 
-So a look costs one question to the file system while nothing happens, and then what is new: the size of the state does
-not matter. What is held in memory are the records of the versions that the state still keeps.
+So a look costs one file system call while nothing happens, whatever the size of the state. In memory are the records of
+the versions that the state still keeps.
 
-Files are never altered, but a state may be deleted and begun anew at the same path. The newest version that was read
-is therefore looked at again: if its header is another one, everything is read afresh.
+Files are never altered, but a state may be deleted and begun again at the same path. So the header of the newest
+version that was read is compared: if it is another one, everything is read again.
 
 Safe for several threads; all threads of a process that wait on one state share one log.
 """
@@ -46,31 +46,23 @@ class OutcomeLog:
         self._lock = threading.Lock()
         self._listed_at = float("-inf")
         self._count = 0
-        self._start_anew()
+        self._start_again()
 
-    def _start_anew(self) -> None:
+    def _start_again(self) -> None:
         self._store = VersionReader(self.storage)
         self._records: dict[int, tuple[int, pa.Table]] = {}
         """By version: its record, and a serial number given when it was read. Serial numbers are never used again."""
-        self._newest = 0
-        self._hash: str | None = None
-        self._keeps = False
-
-    @property
-    def newest(self) -> int:
+        self.newest = 0
         """The newest version that was seen; 0 when there is none."""
-        return self._newest
-
-    @property
-    def keeps_outcomes(self) -> bool:
-        """Whether any version keeps outcomes, be there a request among its events or not."""
-        return self._keeps
+        self._hash: str | None = None
+        self.keeps_outcomes = False
+        """Whether any version keeps outcomes, even if none of its events was a request."""
 
     def look(self, at_all: bool) -> None:
         """Read what is new; with `at_all`, all files are listed even if the next version is not there."""
         with self._lock:
-            due = at_all or self._newest == 0 or time.monotonic() - self._listed_at > LIST_SECONDS
-            if due or self.storage.exists(f"{self._newest + 1:012d}.change"):
+            due = at_all or self.newest == 0 or time.monotonic() - self._listed_at > LIST_SECONDS
+            if due or self.storage.exists(f"{self.newest + 1:012d}.change"):
                 self._read()
 
     def find(self, request_id: int | str, after: int = 0) -> tuple[Outcome | None, int]:
@@ -88,29 +80,29 @@ class OutcomeLog:
             return not self._records or fits(self._records[max(self._records)][1], request_id)
 
     def _read(self) -> None:
-        if self._newest and self._hash_of(self._newest) != self._hash:
-            self._start_anew()
+        if self.newest and self._hash_of(self.newest) != self._hash:
+            self._start_again()
         versions = self._store.refresh()
         self._listed_at = time.monotonic()
         kept = set(versions)
         self._records = {version: record for version, record in self._records.items() if version in kept}
         for version in versions:
-            if version > self._newest:
+            if version > self.newest:
                 self._read_version(version)
-        self._hash = self._hash_of(self._newest)
+        self._hash = self._hash_of(self.newest)
 
     def _read_version(self, version: int) -> None:
         try:
             info = self._store.info(version)
             if OUTCOMES in info.records:
-                self._keeps = True
+                self.keeps_outcomes = True
                 record = self._store.read_record(version, OUTCOMES)
                 if record is not None:
                     self._count += 1
                     self._records[version] = (self._count, record)
         except RecoveryImpossible:
             return  # collected meanwhile
-        self._newest = version
+        self.newest = version
 
     def _hash_of(self, version: int) -> str | None:
         """What tells the file of a version from another one of that name; None if there is none."""

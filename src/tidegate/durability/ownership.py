@@ -1,24 +1,24 @@
-"""Which query may add versions to a state: epochs in the chain decide, locks tell the living from the dead.
+"""Which query may add versions to a state: epochs in the chain decide, locks show which owners are alive.
 
-Every version says who owned the state when it was made, and in which epoch; the newest version counts. An owner goes on
-by committing the next version in its epoch, a new owner takes over by committing it in the next one:
+Every version names the owner of the state when it was made, and the epoch; the newest version counts. An owner commits
+the next version in its epoch, a new owner takes over by committing it in the next one:
 
     version   7        8        9            10           11
     epoch     3        3        4            4            5
     owner     query a  query a  query b      query b      nobody      (a batch DataFrame)
 
-Versions are created exclusively, so of two that want to add the next one, one fails, finds another owner in the newest
-version, and stops with an error that names it. Nothing depends on host names, process ids or clocks.
+Versions are created exclusively, so of two writers one fails, finds another owner in the newest version, and stops with
+an error that names it. Nothing depends on host names, process ids or clocks.
 
 Who may take over:
 - the same query, at once: it was restarted, here or elsewhere;
 - anybody, after the owner released the state: the file `000000000004.released` says so of epoch 4;
 - anybody, when no process of the owner is left. Driver and workers of a query share a lock on `<token>.lock`, which the
-  kernel drops with the last of them, in whatever container they run. Where there are no locks (object stores), nobody
-  can tell, and the owner is believed until someone releases it.
+  kernel drops with the last of them. Where there are no locks (object stores), the owner counts as alive until it is
+  released.
 
-An engine inside a process (`tg.Engine`) holds `engine.lock` alone while it is open. Where there are no locks, the
-engine that was opened last takes over by its first commit, and the earlier one finds out by its next.
+An engine inside a process (`tg.Engine`) holds `engine.lock` exclusively while it is open. Where there are no locks, the
+engine that was opened last takes over by its first commit, and the earlier one notices at its next.
 
 Invariant: a version is committed by the owner that it names, and no owner commits after another one has.
 """
@@ -79,7 +79,7 @@ def release(storage: Storage, query: str) -> bool:
 
 
 def is_released(storage: Storage, epoch: int) -> bool:
-    """Whether the owner of an epoch has let go of the state."""
+    """Whether the owner of an epoch has released the state."""
     return storage.exists(_marker(epoch))
 
 

@@ -1,4 +1,4 @@
-"""What a batch gives out beside its changes: outcomes that somebody asked for by id, and tuples of output streams.
+"""What a batch gives out beside its changes: outcomes that clients await by id, and tuples of output streams.
 
     000000000007.change
       Account                  rows that version 7 changed           the state
@@ -6,11 +6,9 @@
       output alerts            the stream's fields, batch             a record
       rows                     all events with their outcomes         a record, of calls in a foreachBatch only
 
-A record stands in the change file of its version, so it is there exactly if the version is: whoever sees a balance can
-find the outcome that made it, whatever was killed in between. No engine keeps records in memory and no snapshot holds
-them; they go with the change files of versions that are no longer kept.
-
-Not here: when a version is committed (versioned.py), waiting for one (outcome_log.py).
+A record stands in the change file of its version, so it exists exactly if the version does: a client that sees a
+balance can find the outcome that made it. Engines do not keep records in memory and snapshots do not hold them; they
+are removed with the change files of versions that are no longer kept.
 """
 
 from __future__ import annotations
@@ -61,13 +59,10 @@ def waiting_streams(records: Mapping[str, int]) -> list[str]:
 
 
 def outcome_record(outcomes: pa.Table, requests: str, ranks: Array, by_transaction: bool) -> pa.Table:
-    """The outcomes of the events that carry an id; of several with one id, that of the last in order.
+    """The outcomes of the events that carry an id in the column `requests`; of several with one id, that of the last.
 
-    Args:
-        outcomes: events with their outcomes.
-        requests: the column of ids; null where an event is nobody's request.
-        ranks: the place of each event in the order in which they ran.
-        by_transaction: whether a result is a struct with one field for each transaction.
+    `ranks` are the places of the events in the order in which they ran; `by_transaction` says that a result is a struct
+    with one field for each transaction.
     """
     ids = one_piece(outcomes.column(requests))
     order = np.argsort(ranks, kind="stable")

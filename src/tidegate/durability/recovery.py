@@ -3,13 +3,12 @@
     old state                                            new state
     snapshot 10, change 11, change 12 (damaged), ...     snapshot 11, whole, with an id of its own
 
-A version that takes a program to rebuild (version_log.py) is refused, and never silently replaced by an older one.
+Only the files that the version needs are read; where the nearest snapshot is damaged, an older one and the changes
+after it are used. A version that only a program can rebuild (version_log.py) is refused, and never replaced by an older
+one.
 
-Only the files that the version needs are read. Where the nearest snapshot is damaged, an older one and the changes
-after it do as well. The new state keeps the version's number, so later versions go on counting, and what was applied
-up to it; a query whose checkpoint is newer is refused until somebody adopts it there (adoption.py).
-
-The old state is left as it is. The new one has another id: it is not the old one, which may go on elsewhere.
+The new state keeps the version's number and what was applied up to it; a query whose checkpoint is newer is refused
+until it is adopted there (adoption.py). It has another id: the old state is left as it is, and may be used elsewhere.
 
 Invariant: the new state comes into being in one step, by its only file.
 
@@ -25,9 +24,9 @@ from dataclasses import dataclass, replace
 from tidegate.durability import files, head
 from tidegate.durability.files import Body
 from tidegate.durability.listing import file_name
-from tidegate.durability.soundness import SERVED, SoundReader, check_file
-from tidegate.durability.version_info import VersionInfo, to_fields
-from tidegate.durability.version_reader import VersionReader
+from tidegate.durability.soundness import SoundReader, check_file
+from tidegate.durability.version_info import VersionInfo, as_snapshot, to_fields
+from tidegate.durability.version_reader import SERVED, VersionReader
 from tidegate.foundation.errors import InputError, RecoveryImpossible, StorageFailed, TidegateError
 from tidegate.foundation.storage import Storage
 
@@ -73,19 +72,8 @@ def recover(source: Storage, target: Storage, version: int | None = None) -> Rec
     tables = {layout.name: reader.rows(layout, start, found) for layout in info.layouts}
     bodies: list[Body] = [("table", name, piece) for name, table in tables.items() for piece in files.pieces(table)]
     bodies.append((SERVED, "", reader.served_at(start, found).to_table()))
-    whole = replace(
-        info,
-        kind="snapshot",
-        rows={name: table.num_rows for name, table in tables.items()},
-        records={},
-        program="",
-        ran=0,
-        weight=0,
-        state=uuid.uuid4().hex,
-        parent="",
-        commit="",
-        owner=None,
-    )
+    whole = as_snapshot(info, {name: table.num_rows for name, table in tables.items()})
+    whole = replace(whole, ran=0, state=uuid.uuid4().hex, parent="", commit="", owner=None)
     return Recovered(_written(target, whole, bodies), start, highest)
 
 

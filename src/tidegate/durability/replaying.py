@@ -1,17 +1,16 @@
-"""Commands run again, on the state that they ran on the first time: what recovery does with a log.
+"""Replays commands on the state that they ran on the first time: recovery from a log.
 
     checkpoint ── Execute ── Execute ── Run ── Load ── Take ──>  the state after the last command
 
-A transaction that is run again on the same rows with the same arguments gives the same rows: that is all it takes.
-Calls that stand behind each other in the log are run as one batch, by the engine's strategy and on all of its workers.
-A batch of events is replayed in one of two ways (S-Store's weak and strong recovery):
+Calls that follow each other in the log are run as one batch, by the engine's strategy and on all of its workers. A
+batch of events is replayed in one of two ways (S-Store's weak and strong recovery):
 
     weak      Run                          the events are run as the first time: border transactions start the others
-    strong    Run, Step, Step, Step        the events are taken in with triggers off, every step is run on the input
-                                           that was logged for it, and what no step was logged of is started then
+    strong    Run, Step, Step, Step        the events are taken in with triggers off, every step is run on its logged
+                                           input, and then what has no logged step is started
 
-So after a crash in the middle of a strong log, steps that were logged are what they were, and the rest of the round is
-done. A batch that was logged and then failed is followed by `Void` and is not run.
+So after a crash in the middle of a strong log, logged steps are what they were, and the rest of the round is run. A
+batch that was logged and then failed is followed by `Void` and is not run.
 
 Invariant: after every record the state is what it was after that record the first time, bit for bit.
 """
@@ -65,7 +64,7 @@ class Replay:
                 self._core.take(record.stream, record.count)
 
     def end(self) -> None:
-        """Finish the batch at hand: start what no step was logged of."""
+        """Finish the current batch: run what no step was logged of."""
         batch, self._waiting = self._waiting, None
         if batch is None:
             return

@@ -3,12 +3,12 @@
     version   5     6     7     8
     rows      A     B     C     B           8 rolls back to 6: nothing of 7 is forgotten, its rows are replaced
 
-All tables go back together, those that the engine keeps for itself (windows, waiting events) among them, and so does
-the highest `order_by` value seen. What was applied stays applied: queries go on with their next batch, and the batches
-whose effects were undone do not come again.
+All tables go back together, with those that the engine keeps for itself (windows, waiting events) and the highest
+`order_by` value. What was applied stays applied: queries continue with their next batch, and batches whose effects were
+undone do not come again.
 
-Where the newest version cannot be read, because it takes a program to run its events (version_log.py), what would have
-to change is not known: the new version is then written whole.
+Where the newest version cannot be read without a program (version_log.py), the difference is unknown: the new version
+is then written whole.
 
 Invariant: the rows of the new version equal those of the earlier one, read with today's layouts.
 

@@ -1,8 +1,7 @@
-"""Memory that is used again: filling a megabyte is cheap, asking the system for it each time is not.
+"""Memory that is used again, because asking the system for it each time is expensive.
 
-Memory that was just given out has no pages yet. Each is made when it is touched first, and while one thread makes pages
-or gives them back, the others of the process wait with theirs: batches of 100,000 events that are logged while they run
-took twice as long through fresh memory.
+The pages of fresh memory are made when they are first touched, and meanwhile the other threads of the process wait with
+theirs: batches of 100,000 events that are logged while they run took twice as long through fresh memory.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 KEPT_MAX = 32 << 20
-"""What is larger is given back: a state that once ran one huge batch should not stay that large."""
+"""What is larger is not kept: a state that once ran one huge batch should not stay that large."""
 
 
 class Scratch:
@@ -23,7 +22,7 @@ class Scratch:
         self._memory = np.empty(0, np.uint8)
 
     def take(self, size: int) -> npt.NDArray[Any]:
-        """So many bytes, with anything in them."""
+        """Memory of this size; its content is undefined."""
         if size > KEPT_MAX:
             return np.empty(size, np.uint8)
         if size > len(self._memory):

@@ -5,17 +5,14 @@
     step(1 MB)    000000000081.snapshot    the rest; 000000000082.change; 000000000083.change, its first bytes
     ...                                                                  at the end it begins again
 
-A bit that flips in a file which nobody reads is noticed on the day on which somebody needs it. So whoever keeps a
-state calls `step` now and then, with as many bytes as it can spare. Where it was is remembered in memory; files that
-were collected meanwhile are passed over, and files that came are in the next pass.
+The keeper of a state calls `step` now and then, with as many bytes as it can spare. The position is kept in memory;
+files that were collected meanwhile are skipped, and new files are in the next pass.
 
-Invariant: a step reads at most what it may, and one piece or one header more; it never writes, and never raises for
-what it finds, but logs an error that names the file and returns what it said.
+Invariant: a step reads at most what it may, and one piece or one header more. It never writes, and does not raise for
+damage: it logs an error that names the file, and returns its message.
 
-Not here: the chain, the head and the rows (verification.py). Bytes that the operating system still has in memory are
-read from there, so damage on the disk below may show only when they are no longer cached.
-
-Not safe for several threads at once.
+Not here: the chain, the head and the rows (verification.py). Bytes that the operating system has cached are read from
+memory, so damage on the disk may show later. Not safe for several threads at once.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import logging
 from collections.abc import Iterator
 
 from tidegate.durability import files
-from tidegate.durability.soundness import parse_name
+from tidegate.durability.listing import parse_name
 from tidegate.durability.version_info import from_header
 from tidegate.foundation.errors import TidegateError
 from tidegate.foundation.storage import Storage

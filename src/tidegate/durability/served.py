@@ -1,6 +1,6 @@
-"""Which batches a state has applied: for every applicant the last one, whatever else of the past is forgotten.
+"""Which batches a state has applied: the last one of every applicant, even when all else of it is forgotten.
 
-An applicant is whoever asks for batches to be applied, one after the other, each exactly once:
+An applicant asks for batches to be applied, one after the other, each exactly once:
 
     stream   the one `transact` in the plan of a streaming query     batches 0, 1, 2, ... without a gap
     call     the n-th `transact` that a foreachBatch makes           batches grow, some may be left out
@@ -10,15 +10,14 @@ An applicant is whoever asks for batches to be applied, one after the other, eac
     query a             41       107      asks for 42: new. Asks for 41: run before, as version 107.
     query a, call 1     41       108
     batch b              0        93      asks for 0 again: run before, as version 93
-                                          query c asks for 7: refused, where are its batches 0 to 6?
+                                          query c asks for 7: refused, its batches 0 to 6 are not known
 
-Every version adds the line of the applicant that made it, and every snapshot holds all lines. So what was applied is
-known after its version was collected, and is never applied again; and a state that was deleted, exchanged, or put back
-from an older copy does not know batches that its query is past, and is refused instead of going on from there.
+Every version adds the line of its applicant, and every snapshot holds all lines. So a batch is not applied again after
+its version was collected, and a state that was deleted, exchanged, or replaced by an older copy is refused, because it
+does not know batches that its query has completed.
 
-Nobody can say when the last action on a batch DataFrame has run. Only the newest `ONCE_MAX` of them are remembered;
-`horizon` is the newest version that was forgotten so. A DataFrame that was planned before the horizon and is not known
-may have been applied: it is refused.
+No one can say when the last action on a batch DataFrame has run, so the newest `ONCE_MAX` are remembered; `horizon` is
+the newest version that was forgotten. An unknown DataFrame that was planned before the horizon is refused.
 
 Invariant: a batch at or below the line of its applicant is never `NEW`.
 """
@@ -110,7 +109,7 @@ class Served:
     def judge(self, path: str, applicant: Applicant) -> Verdict:
         """Whether a batch is new, the applicant's last one, or an earlier one; raises StateDiverged when it cannot be.
 
-        "given up" is a batch that counts as applied because somebody said so: nobody knows its outcomes.
+        "given up" is a batch that counts as applied because a person said so: its outcomes are unknown.
         """
         line = self._lines.get(applicant.name)
         if line is None:

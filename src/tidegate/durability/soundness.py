@@ -1,4 +1,4 @@
-"""Which files of a state can be believed, and which versions follow from those alone.
+"""Which files of a state are sound, and which versions follow from those alone.
 
     000000000001.change       sound
     000000000002.change       damaged                       1           from change 1
@@ -6,12 +6,10 @@
     000000000003.snapshot     sound                         3, 4        from snapshot 3
     000000000004.change       sound, on top of 3
 
-A file is checked once, as a whole, and only when somebody asks for it. A reader of sound files takes the others for
-missing, and starts at an older snapshot where the nearest one is damaged.
+A file is checked once, as a whole, when it is needed. A reader of sound files treats the others as missing, and starts
+at an older snapshot where the nearest one is damaged.
 
 Invariant: rows come only from files whose every byte was compared with its checksum, in one chain.
-
-Not here: what is to be said about the rest (verification.py).
 """
 
 from __future__ import annotations
@@ -21,32 +19,19 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from tidegate.durability import files
-from tidegate.durability.listing import Listing, file_name
+from tidegate.durability.listing import Listing, file_name, parse_name
 from tidegate.durability.served import Served
 from tidegate.durability.stored_rows import fold
 from tidegate.durability.version_info import Kind, VersionInfo, from_header, require_successor
-from tidegate.durability.version_reader import VersionReader
+from tidegate.durability.version_reader import SERVED, VersionReader
 from tidegate.foundation.errors import TidegateError
 from tidegate.foundation.storage import Storage
 from tidegate.operations.layout import TableLayout
-
-SERVED = "served"
-"""The kind of the section in which a snapshot says what was served."""
 
 Checked = dict[str, VersionInfo | TidegateError]
 
 Told = Callable[[int], None]
 """Is told how many bytes more were read."""
-
-
-def parse_name(name: str) -> tuple[int, Kind] | None:
-    """The version and the kind of a version file; None for any other file."""
-    kinds: tuple[Kind, ...] = ("change", "snapshot")
-    for kind in kinds:
-        number = name.removesuffix(f".{kind}")
-        if number != name and len(number) == 12 and number.isdecimal() and number.isascii():
-            return int(number), kind
-    return None
 
 
 def check_file(storage: Storage, name: str, told: Told | None = None) -> VersionInfo:
@@ -128,13 +113,6 @@ class SoundReader(VersionReader):
         """The rows of a table at a version, from a snapshot (0: the empty state) and the changes after it."""
         steps = self._replay(start, version, [layout])
         return fold(layout, (step.changes[layout.name] for step in steps if layout.name in step.changes))
-
-    def served_at(self, start: int, version: int) -> Served:
-        """What was served up to a version, from a snapshot and what the versions after it say."""
-        served = self.served_in(start) if start else Served()
-        for number in range(start + 1, version + 1):
-            served.add(self._read_info(number, "change"))
-        return served
 
     def served_in(self, version: int) -> Served:
         """What a snapshot says was served."""

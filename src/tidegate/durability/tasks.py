@@ -3,8 +3,8 @@
     start(action)       a thread of its own: a checkpoint
     submit(action)      the one thread that does all such work, in order: the log of a batch that runs meanwhile
 
-Who needs work done is given a `Background`, and so a simulation can give one that does it at once: then one thread does
-everything, in an order that depends on nothing but its seed.
+A simulation passes a `Background` that does the work at once: then one thread does everything, in an order that depends
+only on its seed.
 """
 
 from __future__ import annotations

@@ -5,10 +5,8 @@
     bool    1 byte                                    list    count, items
     key     its fields in declared order              null    where values may be null, a byte before each: 0 for null
 
-A codec is a pair: one function writes a value behind others, the other reads it at a place and says where it ends. What
+A codec is a pair of functions: one appends a value, the other reads it at a place and returns where it ends. What
 depends on a parameter's type is decided once, when its codec is made.
-
-Not here: what is written of a command (commands.py).
 """
 
 from __future__ import annotations

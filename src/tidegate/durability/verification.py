@@ -1,4 +1,4 @@
-"""Says the truth about a state: which files are as they were written, and which versions can be rebuilt from those.
+"""Checks a state: which files are as they were written, and which versions can be rebuilt from those.
 
     000000000001.change                 sound
     000000000002.change                 damaged at offset 512
@@ -8,22 +8,19 @@
 
     wrong: 000000000002.change; versions 2 to 3 cannot be rebuilt       can be rebuilt: 1, 4
 
-Checked are all bytes of all files; that they belong to one state, that each version goes on from the one below by its
-hash, and a snapshot from the change beside it; that the newest version is not older than the head says; that what was
-served only grows, and that snapshots say the same of it as the versions before them. `deep` also rebuilds every
-snapshot from the one before it and the changes in between, and compares the rows. Where versions hold events in place
-of rows, their bytes and their chain are checked like all others; what only a program could rebuild is not compared, and
-a remark says so.
+Checked are all bytes of all files; that they belong to one state; that each version names the hash of the one below,
+and a snapshot that of the change beside it; that the newest version is not older than the head says; that the batches
+of an applicant only grow, and that snapshots agree with the versions on what was applied. `deep` also rebuilds every
+snapshot from the one before it and compares the rows, except where versions hold events: a remark says so.
 
-Everything that is wrong is collected, not raised: a person who runs this wants to know all of it. What may look odd
-and is not wrong is a remark: a history that begins later or goes on at a snapshot, as collections and incremental
-backups leave it, or a head that a loss of power took.
+Problems are collected, not raised. What looks odd and is not wrong is a remark: a history that begins later or
+continues at a snapshot, as collections and incremental backups leave it, or a head that was lost with the power.
 
-A state may be verified while a query runs on it. Files that are collected meanwhile are noticed, and the check starts
-again without reading sound files twice.
+A state may be verified while a query runs on it. Files that are collected meanwhile make the check start again, without
+reading sound files twice.
 
-Invariant: what is called sound was read as a whole, and a version that is said to be there can be loaded, or recovered
-where a damaged snapshot stands in the way of loading (recovery.py).
+Invariant: a file that is called sound was read as a whole, and a version that is said to be there can be loaded, or
+recovered where a damaged snapshot prevents loading (recovery.py).
 """
 
 from __future__ import annotations
@@ -34,11 +31,10 @@ from dataclasses import dataclass, field
 
 from tidegate.durability import files, head
 from tidegate.durability.head import Head
-from tidegate.durability.listing import Listing, file_name
-from tidegate.durability.program_needed import runs
+from tidegate.durability.listing import Listing, file_name, parse_name, runs, spans
 from tidegate.durability.row_changes import changes_between
 from tidegate.durability.served import Served
-from tidegate.durability.soundness import Checked, SoundReader, Told, parse_name
+from tidegate.durability.soundness import Checked, SoundReader, Told
 from tidegate.durability.version_info import Kind, VersionInfo, require_successor
 from tidegate.durability.version_reader import VersionReader
 from tidegate.foundation.errors import RecoveryImpossible, StateDiverged, StorageFailed, TidegateError
@@ -83,7 +79,7 @@ class StateCheck:
     @property
     def runs(self) -> str:
         """The versions that can be rebuilt, as people read them."""
-        return ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in self.rebuildable) or "none"
+        return runs(self.rebuildable, " to ") or "none"
 
 
 def check_state(
@@ -148,7 +144,7 @@ class _Check:
             FileCheck(name, sum(info.rows.values()) if info else 0, sizes[name], self.wrong.get(name))
             for name, info in rows.items()
         ]
-        found_runs = _runs(reader.listing.rebuildable)
+        found_runs = spans(reader.listing.rebuildable)
         return StateCheck(
             self.storage.path,
             state,
@@ -157,7 +153,7 @@ class _Check:
             tuple(checks),
             tuple(self.problems),
             tuple(self.remarks),
-            found_runs if readable is None else _runs(readable),
+            found_runs if readable is None else spans(readable),
         )
 
     def _reject(self, reader: SoundReader, name: str, problem: str) -> None:
@@ -253,9 +249,9 @@ class _Check:
             return None
         readable = reader.readable()
         self.remarks.append(
-            f"{'versions' if len(held) > 1 else 'version'} {runs(held)}: events in place of rows. Their files are "
-            "checked; only the program that ran the events can rebuild what follows from them. Versions that can be "
-            f"read without it: {runs(readable) or 'none'}"
+            f"{'versions' if len(held) > 1 else 'version'} {runs(spans(held))}: events in place of rows. Their files "
+            "are checked; only the program that ran the events can rebuild what follows from them. Versions that can "
+            f"be read without it: {runs(spans(readable)) or 'none'}"
         )
         skipped = [
             version
@@ -263,7 +259,7 @@ class _Check:
             if (found := self.infos.get((version, "change"))) and found.ran > reader.snapshot_below(version - 1)
         ]
         if deep and skipped:
-            self.remarks.append(f"not rebuilt, for that takes a program: snapshot {runs(skipped)}")
+            self.remarks.append(f"not rebuilt, for that takes a program: snapshot {runs(spans(skipped))}")
         return readable
 
     def _look_for_holes(self, sound: Listing, by_name: Listing) -> None:
@@ -277,7 +273,7 @@ class _Check:
                 self.problems.append(str(error))
             return
         missing = sorted(set(range(there[0], there[-1] + 1)) - set(sound.rebuildable))
-        for first, last in _runs(missing):
+        for first, last in spans(missing):
             told = f"version {first}" if first == last else f"versions {first} to {last}"
             empty = not any(first <= version <= last for version in there)
             resumes = by_name.has_snapshot(last + 1) and not by_name.has_change(last + 1)
@@ -318,7 +314,7 @@ class _Check:
 
     def _follow_served(self, reader: SoundReader) -> None:
         """That batches of an applicant only grow, and that snapshots say the same of them as the versions do."""
-        for first, last in _runs(reader.listing.rebuildable):
+        for first, last in spans(reader.listing.rebuildable):
             served = Served()
             for version in range(first, last + 1):
                 change = None
@@ -351,14 +347,3 @@ class _Check:
 
 def _is_mark(name: str) -> bool:
     return name.endswith((".lock", ".released"))
-
-
-def _runs(versions: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Ascending numbers as pairs of a first and a last one."""
-    found: list[tuple[int, int]] = []
-    for version in versions:
-        if found and found[-1][1] == version - 1:
-            found[-1] = (found[-1][0], version)
-        else:
-            found.append((version, version))
-    return tuple(found)

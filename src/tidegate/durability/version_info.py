@@ -1,26 +1,25 @@
 """What is recorded of one version, and how that stands in the header of its file.
 
-Versions are numbered by the state, not by Spark. A version remembers which state it belongs to, the version that
-it was built on by that one's hash, the applicant and the batch that made it, who owned the state, and the layouts
-of the tables at that time:
+Versions are numbered by the state, not by Spark. A version records its state, the hash of the version that it was built
+on, the applicant and the batch that made it, the owner, and the layouts of the tables at that time:
 
     version 7 of state 3f1c...                     version 8 of state 3f1c...
     parent  a91e...  (the hash of version 6)       parent  07bd...  (the hash of version 7)
     query   q, batch 4                             query   q, batch 5
     epoch   2, owner q                             epoch   2, owner q
 
-So versions form a chain, and a file that was lost, exchanged, or put back from an older copy is noticed by whoever
-reads the one above it. A file whose header speaks of another version than its name does was renamed or copied, and is
-not believed.
+So versions form a chain, and a file that was lost, exchanged, or replaced by an older copy is noticed by every reader
+of the version above. A file whose header names another version than its name does was renamed or copied, and is
+refused.
 
 A version's hash is that of the file that committed it: its change file, or the snapshot of a version that was loaded as
-a whole. A snapshot that was written later, beside the change file, names the hash of that one in `commit`.
+a whole. A snapshot that was written later, beside the change file, names that file's hash in `commit`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -71,12 +70,12 @@ class VersionInfo:
     batch: int
     base: int
     created_at: float
-    events: int
-    committed: int
-    high: int | float | str | None
-    layouts: tuple[TableLayout, ...]
-    rows: dict[str, int]
-    size: int
+    events: int = 0
+    committed: int = 0
+    high: int | float | str | None = None
+    layouts: tuple[TableLayout, ...] = ()
+    rows: dict[str, int] = field(default_factory=dict)
+    size: int = 0
     records: dict[str, int] = field(default_factory=dict)
     state: str = ""
     parent: str = ""
@@ -90,6 +89,11 @@ class VersionInfo:
     program: str = ""
     ran: int = 0
     weight: int = 0
+
+
+def as_snapshot(info: VersionInfo, rows: Mapping[str, int]) -> VersionInfo:
+    """What the snapshot of a version says: it holds rows, and neither events nor records."""
+    return replace(info, kind="snapshot", rows=dict(rows), records={}, program="", weight=0)
 
 
 def to_fields(info: VersionInfo) -> dict[str, Any]:

@@ -6,17 +6,14 @@
     small if      many events change few rows               an event is smaller than the rows that it changes
     a program     any that fits the tables                  the one with the same fingerprint
 
-A state may hold both kinds, one after the other in any order: a version's file says what it is. Rows come back by
-`play`, which applies the one and runs the other. Events give the same rows again because they run on the same rows, by
-the same program, in the same order; what is refused before it runs (a late event) is not kept at all.
+A state may hold both kinds, in any order: `play` applies the one and runs the other. Events give the same rows again
+because they run on the same rows, by the same program, in the same order; an event that is refused before it runs (a
+late one) is not kept.
 
-A batch that is asked for again runs on its base once more. Where rows were kept they are compared afterwards; where
-events were kept they are compared before, and the rest follows (`order_again`). Either way the order of the first time
-is found again where the source has another one now.
+A batch that is requested again runs on its base once more. Kept rows are compared afterwards; kept events are compared
+before, and the rest follows (`order_again`). Either way the order of the first execution is restored.
 
 Invariant: after `play` an engine holds, bit for bit, the rows that it held when the version was committed.
-
-Not here: what a file looks like (files.py, versions.py), when a snapshot is due (housekeeping.py).
 """
 
 from __future__ import annotations
@@ -76,8 +73,7 @@ def play(core: EngineCore, contents: Contents) -> None:
         core.apply(contents.changes)
         return
     with tracking(core, False):
-        core.run(contents.events)
-        core.take_outputs()  # the version has them
+        core.run(contents.events, collect=True)  # nothing accumulates: the version has what came of it
 
 
 def rows_by_running(store: VersionReader, program: Program, layout: TableLayout, version: int | None) -> pa.Table:

@@ -2,12 +2,11 @@
 
     snapshot 3 ── change 4 ── change 5          version 5: the rows of snapshot 3, then changes 4 and 5
 
-What the files are, and how they form a chain, is told in `versions`, which adds the writing. Reading needs no owner and
-makes no file, so a state can be looked at while a query works on it.
+versions.py describes the files and adds the writing. Reading needs no owner and makes no file, so a state can be read
+while a query works on it.
 
-A change file may hold the events of its batch instead of the rows that they changed (version_log.py). Nobody gets rows
-from such a file without the program that ran them: `load`, which knows no program, refuses it, and says which versions
-it can read. `load_contents` gives the events to whoever has the program.
+Events in place of rows (version_log.py) can be run only by the program that ran them first: `load`, which knows no
+program, refuses them and says which versions it can read; `load_contents` gives them to callers with the program.
 
 Invariant: rows are given out only from files that agree with their checksums and stand in one chain; where the chain is
 broken, reading stops with an error that names the file.
@@ -15,6 +14,7 @@ broken, reading stops with an error that names the file.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from tidegate.durability import evolution, files
 from tidegate.durability.files import Header, Order, Section
-from tidegate.durability.listing import Listing, file_name
-from tidegate.durability.program_needed import program_needed
+from tidegate.durability.listing import Listing, file_name, runs, spans
 from tidegate.durability.served import Served
 from tidegate.durability.version_info import Kind, VersionInfo, from_header, require_successor
 from tidegate.foundation.errors import RecoveryImpossible, TidegateError
@@ -126,7 +125,7 @@ class VersionReader:
     # Rebuilding
 
     def read_contents(self, version: int, layouts: Sequence[TableLayout] | None = None) -> Contents:
-        """What a version's change file holds, be it rows or events.
+        """What a version's change file holds: rows or events.
 
         `layouts` are the program's: rows stored with older ones are upgraded to them.
         """
@@ -135,10 +134,8 @@ class VersionReader:
                 f"{self._file(version, 'change')}: version {version} was loaded as a whole, there is no "
                 f"change to read. Load version {version} instead."
             )
-        try:
+        with self._needed_for(version):
             header, contents = files.read_file(self.storage, file_name(version, "change"))
-        except FileNotFoundError:
-            raise self._impossible(version) from None
         info = self._accept(version, "change", header)
         targets = self._targets(info, layouts)
         parts: dict[str, list[pa.Table]] = {name: [] for name in info.rows}
@@ -218,23 +215,42 @@ class VersionReader:
         start = self.snapshot_below(info.version) if start is None else start
         between = (self._read_info(number, "change") for number in range(start + 1, info.version + 1))
         foreign = [found.version for found in between if found.program not in ("", program)]
-        return program_needed(self.storage.path, info.version, foreign, self.readable(), bool(program))
+        path, named, readable = self.storage.path, runs(spans(foreign)), self.readable()
+        many = f"versions {named} hold" if len(foreign) > 1 else f"version {named} holds"
+        whose = "another program than this one ran them" if program else "no program is at hand to run them"
+        ways = ["to read, give that program: read_state(..., transactions=[...])"]
+        if not readable or readable[-1] < foreign[-1]:
+            ways.insert(
+                0,
+                'run one batch with the program that wrote them and transact(..., log="changes"), which keeps the '
+                "whole state, so that any program can go on from it and any tool can read it",
+            )
+            if readable:
+                ways.append(
+                    f"go back to a version that can be read: tidegate state rollback {path} --to {readable[-1]}"
+                )
+        else:
+            ways.append("ask for a version that can be read without it")
+        return RecoveryImpossible(
+            f"{path}: version {info.version} cannot be rebuilt here: {many} the events of a batch, not its rows "
+            f'(transact(..., log="commands")), and {whose}; only the program that ran them gives the same rows. '
+            f"Versions that can be read without it: {runs(spans(readable)) or 'none'}. What to do, one of: "
+            + "; ".join(f"({number}) {way}" for number, way in enumerate(ways, 1))
+            + "."
+        )
 
     def _replay(
         self, start: int, version: int, layouts: Sequence[TableLayout], program: str = ""
     ) -> Iterator[Contents]:
         below: VersionInfo | None = None
         if start:
-            name = file_name(start, "snapshot")
-            try:
+            with self._needed_for(version):
                 header = self._read_header(start, "snapshot")
                 below = self._accept(start, "snapshot", header)
                 targets = self._targets(below, layouts)
-                for section, rows in files.read_sections(self.storage, name, header):
+                for section, rows in files.read_sections(self.storage, file_name(start, "snapshot"), header):
                     if section.kind == "table":
                         yield Contents(below, {section.table: evolution.upgrade(rows, targets[section.table])})
-            except FileNotFoundError:
-                raise self._impossible(version) from None
         for number in range(start + 1, version + 1):
             found = self.read_contents(number, layouts)
             if below is not None:
@@ -249,7 +265,7 @@ class VersionReader:
         start = self._listed().snapshot_below(version)
         return self._read_info(start, "snapshot").rows if start else {}
 
-    # Section by section, for whoever must not hold a version in memory
+    # Section by section, for callers that must not hold a version in memory
 
     def snapshot_below(self, version: int) -> int:
         """The newest snapshot at or below a version; 0, the empty state, when there is none."""
@@ -257,18 +273,14 @@ class VersionReader:
 
     def open_file(self, version: int, kind: Kind) -> tuple[VersionInfo, StoredFile]:
         """What a version's file says of itself, and where its rows lie."""
-        try:
+        with self._needed_for(version):
             header = self._read_header(version, kind)
-        except FileNotFoundError:
-            raise self._impossible(version) from None
         return self._accept(version, kind, header), StoredFile(version, kind, replace(header, fields={}))
 
     def read_rows(self, file: StoredFile, section: Section, layout: TableLayout) -> pa.Table:
         """The rows of one section as a change table of a layout, which they must fit."""
-        try:
+        with self._needed_for(file.version):
             rows = files.read_section(self.storage, file_name(file.version, file.kind), file.header, section)
-        except FileNotFoundError:
-            raise self._impossible(file.version) from None
         return evolution.upgrade(rows, layout)
 
     def described(self, file: StoredFile) -> str:
@@ -281,10 +293,8 @@ class VersionReader:
         for section in file.header.sections:
             if section.kind == SERVED:
                 name = file_name(version, "snapshot")
-                try:
+                with self._needed_for(version):
                     return Served.from_table(files.read_section(self.storage, name, file.header, section))
-                except FileNotFoundError:
-                    raise self._impossible(version) from None
         served = Served()
         served.add(info)
         return served
@@ -295,17 +305,19 @@ class VersionReader:
             if self._listed().has_snapshot(version):
                 return None
             raise self._impossible(version)
-        file = file_name(version, "change")
-        try:
+        with self._needed_for(version):
             header = self._read_header(version, "change")
-            parts = [
-                files.read_section(self.storage, file, header, section)
-                for section in header.sections
-                if section.kind == "record" and section.table == name
-            ]
-        except FileNotFoundError:
-            raise self._impossible(version) from None
-        return parts[0] if parts else None
+            for section in header.sections:
+                if section.kind == "record" and section.table == name:
+                    return files.read_section(self.storage, file_name(version, "change"), header, section)
+        return None
+
+    def served_at(self, start: int, version: int) -> Served:
+        """What was applied up to a version, from a snapshot (0: the empty state) and what the versions after it say."""
+        served = self.served_in(start) if start else Served()
+        for number in range(start + 1, version + 1):
+            served.add(self._read_info(number, "change"))
+        return served
 
     # Inside
 
@@ -327,8 +339,14 @@ class VersionReader:
         self._headers[name] = header
 
     def _read_info(self, version: int, kind: Kind) -> VersionInfo:
-        try:
+        with self._needed_for(version):
             return self._accept(version, kind, self._read_header(version, kind))
+
+    @contextlib.contextmanager
+    def _needed_for(self, version: int) -> Iterator[None]:
+        """A file that is missing inside is one without which a version cannot be rebuilt."""
+        try:
+            yield
         except FileNotFoundError:
             raise self._impossible(version) from None
 

@@ -3,28 +3,24 @@
     an applicant asks for its batch b
       |  what has this state applied for it? (served.py)
       |     not b yet:   run it on the newest version n, write version n + 1
-      |     b, as n:     its outcomes were lost on the way: run it again on version n - 1, change nothing, check that it
-      |                  came out the same
+      |     b, as n:     its outcomes were lost: run it again on version n - 1, change nothing, check that it came out
+      |                  the same
       |     not even what must have come before b: refuse
       v
     outcomes
 
-Whoever asks for a batch again (a retried task, a speculative twin, a restarted query) finds the same base,
-runs the same events in the same order, and gets the same outcomes; the state changes once. When two attempts run at
-once, both try to create version n + 1 and the file system lets one of them win; the other looks again and then takes
-the second path. Nothing else coordinates them.
+A batch that is requested again (by a retried task, a speculative twin, a restarted query) finds the same base, runs the
+same events in the same order, and gives the same outcomes; the state changes once. When two attempts run at once, both
+try to create version n + 1 and the file system lets one of them win; the other takes the second path. Nothing else
+coordinates them. A call in a foreachBatch is given its stored outcomes when it asks again, because users may compute
+its rows with random numbers or the time of day.
 
-A call of a foreachBatch is given its outcomes from the version's file when it asks again, for its rows need not come
-out the same: users may compute them anew, with random numbers or the time of day.
+The rows stay in memory between batches. An engine that fell behind applies the changes that it missed; one whose rows
+may be halfway through a failed batch drops them and loads again. What a version keeps of its batch is told in
+version_log.py.
 
-The rows stay warm in memory between batches. An engine that fell behind applies the changes it missed;
-one whose memory may be half way through a failed batch forgets it and loads again.
-
-A version keeps the rows that its batch changed, or the events that it ran, as `log` says (version_log.py). A state may
-hold both; an engine whose program did not run the events that it would have to run is refused.
-
-Order: events run by `order_by`. Where that leaves ties, the source decides, and since a source need not repeat
-its order, the order of the first execution is logged with the version; logged events stand in it.
+Events run by `order_by`. Ties keep the source's order, and since a source need not repeat that order, the order of the
+first execution is logged with the version.
 """
 
 from __future__ import annotations
@@ -32,7 +28,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -48,12 +45,7 @@ from tidegate.durability.version_log import Log, executed_events, order_again, p
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import Arrival, arrange, content_hashes
 from tidegate.engine.core import EngineCore
-from tidegate.foundation.errors import (
-    InputError,
-    RecoveryImpossible,
-    StateDiverged,
-    StateOwned,
-)
+from tidegate.foundation.errors import InputError, RecoveryImpossible, StateDiverged, StateOwned
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import TableLayout
@@ -210,29 +202,31 @@ class VersionedEngine:
         self._go_to(before)
         arrival = self._arrange(events, order_by, late, before)
         core = self.core
-        outcomes = core.run(events, arrival.order, arrival.refused)
-        records = {output_record(name): tuples for name, tuples in core.take_outputs().items()}
+        result = core.run(events, arrival.order, arrival.refused, collect=True)
+        records = {output_record(name): tuples for name, tuples in result.outputs.items()}
         if requests is not None:
             by_transaction = core.plan.result_by_transaction
-            records[OUTCOMES] = outcome_record(outcomes, requests, core.ranks(), by_transaction)
+            records[OUTCOMES] = outcome_record(result.outcomes, requests, result.ranks, by_transaction)
         order = kept = None
         if applicant.form == "call":
-            records[ROWS] = outcomes
+            records[ROWS] = result.outcomes
         has_ties = applicant.form != "call" and not arrival.total and events.num_rows > 1
         if self._log == "commands":
             kept = executed_events(core.plan, events, arrival, whole=has_ties)
         elif has_ties:
             order = content_hashes(events)[arrival.order]
-        assert core.last_batch is not None
         high = before.high if before is not None else None
         if arrival.high is not None:
             high = arrival.high if high is None or type(high) is not type(arrival.high) else max(high, arrival.high)
         self._owner = owner
-        info = self._info(applicant.name, applicant.batch, events.num_rows, core.last_batch.committed, high, self._log)
-        written = self._store.commit(info, core.take_changes(), order, records, kept)
+        info = self._info(applicant.name, applicant.batch)
+        info = replace(info, events=events.num_rows, committed=result.report.committed, high=high)
+        if kept is not None:
+            info = replace(info, program=self._fingerprint, weight=result.written_bytes)
+        written = self._store.commit(info, result.changes, order, records, kept)
         self.version, self._hash = written.version, written.hash
         self._housekeeping.after(written, core)
-        return outcomes
+        return result.outcomes
 
     def _arrange(self, events: pa.Table, order_by: str | None, late: Late, before: VersionInfo | None) -> Arrival:
         return arrange(events, order_by, before.high if before is not None and late == "refuse" else None)
@@ -257,12 +251,11 @@ class VersionedEngine:
         if order is None or events.num_rows != known.events:
             raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
         with tracking(self.core, stored.events is None):
-            outcomes = self.core.run(events, order, arrival.refused)
-        self.core.take_outputs()  # the version has them
-        if stored.events is None and not _same(self.core.take_changes(), stored.changes):
+            result = self.core.run(events, order, arrival.refused, collect=True)
+        if stored.events is None and not _same(result.changes, stored.changes):
             raise self._changed(known, "the same number of events, but they changed other rows")
         self.version, self._hash = known.version, known.hash
-        return outcomes
+        return result.outcomes
 
     def _without_outcomes(self, applicant: Applicant, events: pa.Table, newest: VersionInfo | None) -> pa.Table:
         """No rows, with the columns that outcomes have."""
@@ -273,7 +266,7 @@ class VersionedEngine:
             applicant.name,
         )
         self._go_to(newest)
-        outcomes = self.core.run(events.slice(0, 0)).slice(0, 0)
+        outcomes = self.core.run(events.slice(0, 0)).outcomes.slice(0, 0)
         self._forget()
         return outcomes
 
@@ -304,7 +297,7 @@ class VersionedEngine:
             for name, rows in tables.items():
                 self.core.load(name, rows)
         try:  # as a change, so that a first batch elsewhere wants the same name
-            self._store.commit(self._info(INITIAL, 0, 0, 0, None, "changes"), self.core.take_changes())
+            self._store.commit(self._info(INITIAL, 0), self.core.take_changes())
         except FileExistsError:
             return False
         finally:
@@ -313,7 +306,8 @@ class VersionedEngine:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _info(self, query: str, batch: int, events: int, committed: int, high: Any, log: Log) -> VersionInfo:
+    def _info(self, query: str, batch: int) -> VersionInfo:
+        """The version above the one in memory, before it is known what its batch did."""
         return VersionInfo(
             version=self.version + 1,
             kind="change",
@@ -321,16 +315,9 @@ class VersionedEngine:
             batch=batch,
             base=self.version,
             created_at=time.time(),
-            events=events,
-            committed=committed,
-            high=high,
             layouts=tuple(table.layout for table in self.core.tables.values()),
-            rows={},
-            size=0,
             epoch=self._epoch,
             owner=self._owner,
-            program=self._fingerprint if log == "commands" else "",
-            weight=self.core.written_bytes if log == "commands" else 0,
         )
 
     def _new_core(self, layouts: tuple[TableLayout, ...]) -> EngineCore:

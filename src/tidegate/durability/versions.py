@@ -8,39 +8,26 @@
     head                     says that version 4 was committed (head.py)
 
 Version 0 is the empty state and has no file. A version is committed by one operation: its change file, or its snapshot
-when it has no change, is created under its name, exclusively. To rebuild version n, take the newest snapshot at or
-below n and apply the changes after it, up to n; every one of them must be there.
+when it has no change, is created exclusively under its name. To rebuild version n, take the newest snapshot at or below
+n and apply the changes after it, up to n. Each version names its state and the hash of the version below
+(version_info.py); readers check these links, and a writer checks before each batch that its base is still there.
 
-Each version names the state that it belongs to and the hash of the version below (version_info.py). Readers check these
-links as they go, and a writer checks before each batch that the version it stands on is still the one that is there.
+Invariant: files appear whole, are never altered, and a version is created exclusively, on top of the one just below it.
+So the names alone tell which versions can be rebuilt, and what a reader has seen of a file stays true. A hole in the
+history is never hidden: with a newer version on disk that cannot be rebuilt, `newest` raises instead of going back.
 
-Invariant: files appear whole, are never altered, and a version is created exclusively, on top
-of the one just below it. So which versions can be rebuilt follows from the names alone (one listing),
-and what a reader has seen of a file stays true. A hole in the history is never papered over: with
-a newer version on disk that cannot be rebuilt, `newest` raises instead of going back in time.
+A commit whose write failed is resolved by reading: if the version is there and ours, it is committed. If it is there
+but may not survive a loss of power, the commit is `StorageUncertain` until the state has been opened again. What fails
+after the commit (the head, a snapshot, a collection) is logged and tried again later; it never makes a commit fail.
 
-What fails at the commit and may or may not have happened is resolved by reading: the version is there and ours, and
-then it is committed, or it is not. Where it is there but the file system could not say that it will stay, nothing is
-said of it until the state was opened again (`StorageUncertain`). What fails afterwards (the note of the head, a
-snapshot, a collection) is logged and tried again later; it never makes a commit fail.
+A change file holds the rows that a batch changed, or the events that it ran (version_log.py); a snapshot always holds
+rows. A change file may also hold records, tables that the batch gave out (records.py); no snapshot holds those.
 
-What a change file says of a batch is one of two things: the rows that it changed, or the events that it ran
-(version_log.py). The name, the chain and the commit are the same for both; a snapshot always holds rows.
+Cost: a commit writes the rows that changed and lists nothing. A snapshot is due when replaying the changes would cost
+as much as reading it, so the bytes written stay within a constant factor of the changes.
 
-Beside that, a version's change file may hold records: tables that the batch gave out (records.py).
-They are no part of the state, so no snapshot holds them; they are there as long as the change file is, which is at
-least while the version is among the newest `keep_versions`.
-
-Cost: a commit writes the rows that changed and lists nothing, however many versions are kept. A snapshot is due when
-replaying the changes would cost as much as reading it, so the bytes written stay within a constant factor of the
-changes; events weigh as much as the rows that they changed. It comes from rows in memory (`snapshot`) or from files
-(compaction.py); both write it here (`write_snapshot`). `collect` removes what no kept version needs.
-
-A version that consists of several shards' files would be committed by the same one file, which names the others by
-their hashes; they are written before it, under names of their own.
-
-Not here: running events, keeping state in memory, who may commit (versioned.py, ownership.py).
-A store is not safe for use by several threads at once; several processes are fine.
+Not here: running events, keeping state in memory, who may commit (versioned.py, ownership.py). A store is not safe for
+use by several threads at once; several processes are fine.
 """
 
 from __future__ import annotations
@@ -59,6 +46,7 @@ from tidegate.durability.served import Served
 from tidegate.durability.version_info import (
     Kind,
     VersionInfo,
+    as_snapshot,
     from_header,
     require_successor,
     require_tables,
@@ -177,7 +165,7 @@ class VersionStore(VersionReader):
     def _follow(self, tip: _Tip) -> None:
         """Take over the versions that others committed since, once they are certain to stay.
 
-        Whoever made them may have died, or be, between giving a file its name and syncing the folder.
+        Their writer may have died, or may still be, between giving a file its name and syncing the folder.
         """
         found = [tip.info]
         while True:
@@ -241,7 +229,7 @@ class VersionStore(VersionReader):
         require_tables(info, tables, lambda layout: layout.arrow_schema)
         rows, bodies = _row_counts(tables), _sections(tables)
         if not self._listed().has_change(info.version):
-            info = replace(self._chained(info), kind="snapshot", rows=rows, records={}, program="", weight=0)
+            info = as_snapshot(self._chained(info), rows)
             served = Served.from_table(self._served_at(info.base).to_table())
             served.add(info)
             return self._committed(self._write(info, [*bodies, (SERVED, "", served.to_table())]))
@@ -258,8 +246,8 @@ class VersionStore(VersionReader):
     ) -> VersionInfo:
         """Writes the snapshot of a committed version, `below`, from sections of its rows; one that is there stays.
 
-        `served` is what was applied up to that version. The last thing before the file gets its name is a look whether
-        the version is still there: a folder that was emptied and used again must not get rows of the old state.
+        `served` is what was applied up to that version. Just before the file gets its name, it is checked that the
+        version is still there: a folder that was emptied and used again must not get rows of the old state.
         """
         lines = served.to_table()
 
@@ -273,8 +261,7 @@ class VersionStore(VersionReader):
             return lines
 
         bodies = [*bodies, (SERVED, "", Deferred(lines.num_rows, files.section_size(lines), last))]
-        whole = replace(below, kind="snapshot", rows=dict(rows), records={}, program="", weight=0)
-        whole = replace(whole, commit=below.hash, layouts=layouts)
+        whole = replace(as_snapshot(below, rows), commit=below.hash, layouts=layouts)
         try:
             written = self._write(whole, bodies)
         except FileExistsError:
@@ -294,7 +281,7 @@ class VersionStore(VersionReader):
     def postpone_snapshot(self) -> None:
         """A snapshot of the newest version is being made elsewhere: none is due until it is there, or takes too long.
 
-        Too long is when as much again was changed. So one that fails is not tried at every batch.
+        It takes too long when the changes have doubled meanwhile. So one that fails is not tried at every batch.
         """
         if self._tip is not None:
             self._tip.postpone()
@@ -354,14 +341,10 @@ class VersionStore(VersionReader):
         """What was served up to a version, which is the newest one in all but tools and tests."""
         if self._tip is not None and self._tip.info.version == version:
             return self._tip.served
-        start = self._listed().snapshot_below(version)
-        served = self.served_in(start) if start else Served()
-        for number in range(start + 1, version + 1):
-            served.add(self._read_info(number, "change"))
-        return served
+        return self.served_at(self._listed().snapshot_below(version), version)
 
     def _chained(self, info: VersionInfo) -> VersionInfo:
-        """The version on top of the newest one; a glance, the exclusive write decides whether it stays so."""
+        """The version on top of the newest one; this is a first check, and the exclusive write decides."""
         if info.version < 1 or info.base != info.version - 1:
             raise ValueError(
                 f"{self.storage.path}: required a version >= 1 on the base just below it, "

@@ -1,8 +1,11 @@
 """The engine: tables in memory, and batches of events run over them in order.
 
 The life of a batch: its columns are bound to arrays, its transactions' names to numbers, its keys to
-slots; events that cannot run are refused; the generated program runs the others one by one, in order;
-outcomes leave as Arrow. `take_changes` then says which rows are different, for whoever keeps state.
+slots; events that cannot run are refused; the generated program runs the others one by one, in order.
+`run` returns all that came of it as one value: outcomes as Arrow, a report, and what else was asked for.
+
+Changed rows and emitted tuples either leave with the run that made them (`collect`) or accumulate, over any
+number of runs and single calls, until a checkpoint asks for them (`take_changes`, `outputs_waiting`).
 
 This class is not thread-safe and knows no files; `tidegate.Engine` and the Spark task wrap it.
 """
@@ -24,26 +27,20 @@ from tidegate.engine.execution.executions import Execution, Executor, Job
 from tidegate.engine.execution.runner import Runner
 from tidegate.engine.generated import load
 from tidegate.engine.graphs.outputs import output_number, outputs_of, restore_outputs
-from tidegate.engine.graphs.steps import StepRecord, unpack_steps
+from tidegate.engine.graphs.steps import StepRecord
 from tidegate.engine.graphs.store import GraphStore, layouts_of, require_same_memory
 from tidegate.engine.graphs.waiting import NOTHING_WAITS, Waiting
 from tidegate.engine.graphs.walk import GraphWalk
-from tidegate.engine.intake import (
-    Bound,
-    bind,
-    join_bounds,
-    name_column,
-    require_column,
-)
+from tidegate.engine.intake import Bound, bind, join_bounds, name_column, require_column
 from tidegate.engine.kernels.strings import first_word, match_names
 from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, mark_all
-from tidegate.engine.report import BatchReport
+from tidegate.engine.report import BatchReport, BatchResult
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.stages import Stages
 from tidegate.engine.state.columns import key_words, one_piece
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
-from tidegate.foundation.errors import InputError
+from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import TableLayout, Value
@@ -75,7 +72,7 @@ class EngineCore:
     """A program and its tables.
 
     `extra` are tables that the state holds and the program does not use; with `track_changes` the
-    engine remembers which rows were written until `take_changes` asks, except while `tracking` is off.
+    engine remembers which rows were written until they are collected, except while `tracking` is off.
     """
 
     def __init__(
@@ -98,13 +95,10 @@ class EngineCore:
         self._last_was_single = False
         self.tracking = track_changes
         """Whether written rows are noted; may be changed where `take_changes` would give nothing."""
-        self.written_bytes = 0
-        """About what the rows take that the last batch wrote, each counted once, without the bytes of strings."""
         deletes = any(plan.may_delete for plan in self.plan.transactions)
         self._looks = track_changes or deletes
         self._only_notes = not self.plan.flows.members and not deletes
         self._strings_limit = STRINGS_KEPT
-        self._order = _NONE
         self._replayed: _Entered | None = None
         module = load(self.plan)
         self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
@@ -156,20 +150,23 @@ class EngineCore:
         refused: Mapping[str, Array] | None = None,
         trace: bool = False,
         begins: Callable[[], None] = _nothing,
-    ) -> pa.Table:
-        """Run a batch: the events with committed, reason and result, in the order in which they came.
+        collect: bool = False,
+    ) -> BatchResult:
+        """Run a batch; its outcomes are in the order in which the events came.
 
         Args:
             events: one row per event.
             order: the positions of the events in the order in which to run them.
             refused: reasons with the events that they refuse before anything runs.
-            trace: whether `take_steps` shall give the steps of dataflow graphs; one worker runs them then.
+            trace: whether the result shall have the steps of dataflow graphs; one worker runs them then.
             begins: called when bad input would have been found: from here on the batch runs.
+            collect: whether the result shall have the changed rows and the tuples in output streams, this run's and
+                those that accumulated before it; otherwise they go on accumulating.
         """
         with Interrupts() as interrupts:
             entered = self._enter(events, order, refused or {}, begins)
             job = Job(entered.batch, entered.order, interrupts, trace=trace)
-            return self._leave(entered, self._executor.run(job))
+            return self._leave(entered, self._executor.run(job), collect)
 
     def _enter(
         self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], begins: Callable[[], None] = _nothing
@@ -177,7 +174,6 @@ class EngineCore:
         """Bind a batch's events; nothing runs."""
         assert self._replayed is None, "a batch is replayed: end that first"
         started = time.perf_counter()
-        self.written_bytes = 0
         self._collect_strings_if_due()
         self._wake_flows()
         waiting = self.flows.enter()
@@ -186,22 +182,21 @@ class EngineCore:
             order = np.arange(batch.size)
         elif len(waiting):
             order = np.concatenate([np.arange(len(waiting)), len(waiting) + order])
-        self._order = order
         return _Entered(events, batch, order, started, time.perf_counter())
 
-    def _leave(self, entered: _Entered, execution: Execution) -> pa.Table:
-        """The outcomes of a batch that ran."""
+    def _leave(self, entered: _Entered, execution: Execution, collect: bool = False) -> BatchResult:
+        """What a batch that ran gives to its caller."""
         executed, batch = time.perf_counter(), entered.batch
-        self._finish(batch)
+        steps = self.flows.take_packed_steps()
+        written_bytes = self._finish(batch)
         self._single.let_go()
         events, outcomes = self.flows.hold_back(entered.events, batch.outcomes(self.strings))
-        if self._flow_store is not None:
-            self._flow_store.save(self._note_kept)
+        undecided = self.flows.waiting_events() if outcomes.num_rows < batch.size else _NONE
+        written_bytes += self._save_graphs()
         schema = pa.schema([*events.schema, *outcomes.schema])
         outcomes = pa.Table.from_arrays([*events.columns, *outcomes.columns], schema=schema)
         done = time.perf_counter()
-        self._last_was_single = False
-        self._last_batch = BatchReport(
+        report = BatchReport(
             events=batch.size,
             committed=batch.committed,
             aborted=batch.aborts(),
@@ -213,22 +208,21 @@ class EngineCore:
             properties=execution.properties,
             why=execution.why,
         )
-        return outcomes
+        self._last_batch, self._last_was_single = report, False
+        changes, outputs = (self.take_changes(), self._take_outputs()) if collect else ({}, {})
+        return BatchResult(outcomes, report, entered.order, undecided, written_bytes, steps, changes, outputs)
 
     # --- steps of dataflow graphs, and outputs that wait (`steps`) ----------------------------------------
-
-    def take_steps(self) -> list[StepRecord]:
-        """The steps of the runs that were traced since the last call, in the order of commit."""
-        return unpack_steps(self.take_packed_steps())
-
-    def take_packed_steps(self) -> bytes:
-        """The same as bytes for `unpack_steps`: much faster, for no step becomes an object."""
-        return self.flows.take_packed_steps()
 
     def begin_replay(
         self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None
     ) -> None:
         """Take the events of a run in again, as `run` does, with triggers off: nothing runs."""
+        if not self._in_graphs:
+            raise RecoveryImpossible(
+                "steps are to be replayed, but this program has no dataflow graph, and only programs with graphs have "
+                "steps; replay the log with the program that wrote it"
+            )
         with Interrupts():
             self._replayed = self._enter(events, order, refused or {})
             self.flows.begin_replay(self._replayed.batch, self._replayed.order)
@@ -239,15 +233,18 @@ class EngineCore:
         with Interrupts():
             self.flows.replay(self._replayed.batch, records)
 
-    def end_replay(self, trace: bool = False) -> pa.Table:
-        """Turn triggers on, run what no step was given of, and say what became of the events, as `run` does."""
+    def end_replay(self, trace: bool = False) -> BatchResult:
+        """Turn triggers on and run what no step was given of; the result is that of the whole batch.
+
+        Its steps, where traced, are those that ran from here on.
+        """
         entered, self._replayed = self._replayed, None
         assert entered is not None, "nothing is replayed"
         with Interrupts():
             return self._leave(entered, self.flows.end_replay(entered.batch, trace))
 
     def outputs_waiting(self) -> dict[str, pa.Table]:
-        """What `take_outputs` would give; it stays."""
+        """The tuples in streams that nobody consumes, by stream, for a checkpoint; they go on waiting."""
         return outputs_of(self.flows, self.strings)
 
     def restore_outputs(self, tuples: Mapping[str, pa.Table]) -> None:
@@ -273,14 +270,18 @@ class EngineCore:
 
     @property
     def last_batch(self) -> BatchReport | None:
-        """What the last batch, or the last single transaction, did; None before the first."""
+        """What the last batch, or the last single transaction, did; None before the first.
+
+        For monitoring; the caller of a run has the report in its result.
+        """
         return self._single.report() if self._last_was_single else self._last_batch
 
     def _execute_as_batch(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         plan = self.plan.transactions[number]
         columns = argument_columns(plan, arguments)
         columns[TRANSACTION_COLUMN] = pa.array([plan.name])
-        outcome = self.run(self._complete(pa.table(columns))).slice(0, 1).select(list(OUTCOME_COLUMNS)).to_pylist()[0]
+        outcomes = self.run(self._complete(pa.table(columns))).outcomes
+        outcome = outcomes.slice(0, 1).select(list(OUTCOME_COLUMNS)).to_pylist()[0]
         result = outcome["result"]
         if self.plan.result_by_transaction and result is not None:
             result = result.get(plan.name)
@@ -356,9 +357,9 @@ class EngineCore:
 
     # --- changes --------------------------------------------------------------------------------------
 
-    def _finish(self, batch: Batch) -> None:
-        """Note which rows were written, and free what does not exist."""
-        by_graphs = self.flows.take_touched()
+    def _finish(self, batch: Batch) -> int:
+        """Note which rows were written, and free what does not exist; returns `written_bytes` of these rows."""
+        written_bytes, by_graphs = 0, self.flows.take_touched()
         for name in (layout.name for layout in self.plan.tables):
             table = self.tables[name]
             if self._only_notes and self.tracking:  # rows that were noted before are passed over: on a busy table, most
@@ -369,18 +370,26 @@ class EngineCore:
             table.marks[touched] = False
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
-            self.written_bytes += 8 * len(touched) * len(table.layout.columns)
+            written_bytes += 8 * len(touched) * len(table.layout.columns)
             if self.tracking:
                 table.note(touched)
             table.sweep(touched[~table.exists[touched]])
             if name in self.flows.histories:
                 self.flows.histories[name].sweep(touched)
+        return written_bytes
 
-    def _note_kept(self, name: str, keys: Array) -> None:
-        """Rows in which graphs remember were written."""
-        self.written_bytes += 8 * len(keys) * len(self.tables[name].layout.columns)
-        if self.tracking:
-            self.tables[name].note_keys(keys)
+    def _save_graphs(self) -> int:
+        """Write what graphs remember into their tables; returns `written_bytes` of these rows."""
+        sizes = [0]
+
+        def note(name: str, keys: Array) -> None:
+            sizes.append(8 * len(keys) * len(self.tables[name].layout.columns))
+            if self.tracking:
+                self.tables[name].note_keys(keys)
+
+        if self._flow_store is not None:
+            self._flow_store.save(note)
+        return sum(sizes)
 
     def _note_slots(self, table: TableState, slots: list[int]) -> None:
         """A few rows were written."""
@@ -389,13 +398,13 @@ class EngineCore:
             table.note(np.array(new))
 
     def touch_again(self, changes: Mapping[str, pa.Table]) -> None:
-        """Let `take_changes` give these rows once more: whoever took them could not keep them."""
+        """Let `take_changes` give these rows once more: the checkpoint that took them failed."""
         for name, rows in changes.items():
             if name in self.tables:
                 self.tables[name].note_keys(columns_in(self.tables[name], rows)[0])
 
     def take_changes(self) -> dict[str, pa.Table]:
-        """The rows written since the last call, by table: their columns and whether they exist now."""
+        """The rows written since they were last collected, by table: their columns and whether they exist now."""
         written = {name: table for name, table in self.tables.items() if table.touched}
         return {name: change_table(table, *table.take_noted()) for name, table in written.items()}
 
@@ -404,14 +413,7 @@ class EngineCore:
         if self._flow_store is not None and self._flow_store.stale:
             self._flow_store.load()
 
-    def ranks(self) -> Array:
-        """The place in the order of running of each event that the last batch decided, as its outcomes stand."""
-        found = np.empty_like(self._order)
-        found[self._order] = np.arange(len(found))
-        return np.delete(found, self.flows.waiting_events())
-
-    def take_outputs(self) -> dict[str, pa.Table]:
-        """What was emitted into the streams that nobody consumes, by stream; it is forgotten."""
+    def _take_outputs(self) -> dict[str, pa.Table]:
         found = self.outputs_waiting()
         self.restore_outputs({})
         return found
@@ -435,7 +437,7 @@ class EngineCore:
             table.sweep(slots[~exists])
 
     def reserve(self, rows: Mapping[str, int]) -> None:
-        """Make room at once for so many more rows of each table: growing on the way would copy them again and again."""
+        """Reserve space for this many more rows of each table at once: growing step by step copies them every time."""
         for name, count in rows.items():
             self.tables[name].reserve(count)
 

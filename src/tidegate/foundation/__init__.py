@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, the door to Numba, exact arithmetic, the door to files."""
+"""What all other packages use: errors, Numba, exact arithmetic, files."""

@@ -3,20 +3,18 @@
     0            end            allocated
     | record | record | zeros ...   |       reserve(size) moves `allocated`, write(data) moves `end`
 
-Space is allocated ahead, in steps of `STEP_SIZE`. So a full disk is met by `reserve`, before a byte
-of the record is written, and a sync need not store a new file size each time. The price: the file is
-longer than what was written, and ends in zeros. Whoever reads it must see by its content where the
-records end.
+Space is allocated ahead, in steps of `STEP_SIZE`. So `reserve` notices a full disk before a byte of the record is
+written, and a sync need not store a new file size each time. In return the file ends in zeros, and readers must find
+the end of the records by their content.
 
-Invariant: after `sync` returned, all bytes below `end` are on the disk. After a write or a sync that
-failed nobody knows what is on the disk beyond the last successful sync: a system may drop what it
-could not write and report success the next time. So the appender refuses every further call, and who
-goes on opens the file again at the end of what was synced. Opening it there cuts off the rest, so
-that a piece of an old record can never follow a new one, and syncs what stays: a process that was
-killed may have written it and never synced it.
+Invariant: after `sync` returned, all bytes below `end` are on the disk. After a write or a sync that failed, it is
+unknown what is on the disk beyond the last successful sync: a system may drop what it could not write and report
+success the next time. So the appender refuses every further call, and the file must be opened again at the end of what
+was synced. Opening cuts off the rest, so that a piece of an old record can never follow a new one, and syncs what
+stays: a killed process may have written it and never synced it.
 
-Not here: what a record is and how its end is recognised. Nor can a sync that failed be mended: what
-is read back after it may be in memory only, until the machine has started again.
+Not here: what a record is. Nor can a failed sync be repaired: what is read back after it may be in memory only, until
+the machine has started again.
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ STEP_SIZE = 4 << 20
 
 
 class Appender:
-    """The end of one open file; made by `Storage.append_to`, used by one thread at a time."""
+    """One open file, whose next write goes to `end`; made by `Storage.append_to`, used by one thread at a time."""
 
     def __init__(self, disk: Disk, file: str, descriptor: int, end: int) -> None:
         self._disk, self._file, self._descriptor = disk, file, descriptor
-        self._end = self._allocated = end
+        self.end = self._allocated = end
         self._dead = ""
 
     @classmethod
@@ -48,12 +46,8 @@ class Appender:
     @classmethod
     def go_on(cls, disk: Disk, file: str, at: int) -> Appender:
         """Opens a file to go on at an offset, cuts off what lies behind it and syncs what stays."""
-        try:
+        with refusals.refusing(file, "open"):
             descriptor = disk.open_existing(file, writable=True)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise refusals.failed(file, "open", error) from error
         try:
             size = disk.status(descriptor).size
             if size < at:
@@ -72,15 +66,10 @@ class Appender:
             raise
         return cls(disk, file, descriptor, at)
 
-    @property
-    def end(self) -> int:
-        """Where the next write goes."""
-        return self._end
-
     def reserve(self, size: int) -> None:
-        """Makes sure that so many more bytes fit; StorageFailed, and nothing has changed, when they do not."""
+        """Makes sure that `size` more bytes fit; StorageFailed, and nothing has changed, when they do not."""
         self._require_alive()
-        needed = self._end + size
+        needed = self.end + size
         if needed <= self._allocated:
             return
         ahead = -(-needed // STEP_SIZE) * STEP_SIZE
@@ -97,14 +86,14 @@ class Appender:
     def write(self, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
         """Writes all of the data at `end`; StorageUncertain, and the appender is dead, when that fails."""
         self._require_alive()
-        rest, offset = memoryview(data).cast("B"), self._end
+        rest, offset = memoryview(data).cast("B"), self.end
         try:
             while len(rest):
                 count = self._disk.write(self._descriptor, rest, offset)
                 rest, offset = rest[count:], offset + count
         except OSError as error:
             raise self._die("appending to it failed", error) from error
-        self._end, self._allocated = offset, max(offset, self._allocated)
+        self.end, self._allocated = offset, max(offset, self._allocated)
 
     def sync(self) -> None:
         """Returns when all that was written is on the disk; StorageUncertain, and the appender is dead, else."""

@@ -1,15 +1,13 @@
 """Python's arithmetic, exactly, in machine code.
 
-Python's integers have no limit and its float operations have rules of their own (floor division
-and modulo of negatives, correctly rounded division of integers, exact comparison of an integer
-with a float). Each function here exists twice: as plain Python, which is the definition, and as
-an `overload` that compiled code uses. Where machine arithmetic cannot give Python's answer in 64
-bits, the compiled function says so instead of guessing:
+Python's integers have no limit and its float operations have rules of their own (floor division and modulo of
+negatives, correctly rounded division of integers, exact comparison of an integer with a float). Each function exists
+twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. Where the answer does not
+fit into 64 bits, the compiled function says so:
 
     value, escape = add(a, b)          escape is true when a + b leaves 64 bits
 
-The caller then runs that one transaction as plain Python. Divisors are checked for zero by the
-caller; nothing here raises.
+The caller then runs that one transaction as plain Python. Callers check divisors for zero; nothing here raises.
 """
 
 from __future__ import annotations
@@ -201,19 +199,9 @@ def _remainder(_context: Any, _a: Any, _b: Any) -> Any:
     return signature, codegen
 
 
-@compiled_form(of=add)
-def _compiled_add(a, b):  # type: ignore[no-untyped-def]
-    return _add(a, b)
-
-
-@compiled_form(of=subtract)
-def _compiled_subtract(a, b):  # type: ignore[no-untyped-def]
-    return _subtract(a, b)
-
-
-@compiled_form(of=multiply)
-def _compiled_multiply(a, b):  # type: ignore[no-untyped-def]
-    return _multiply(a, b)
+compiled_form(of=add)(lambda a, b: _add(a, b))
+compiled_form(of=subtract)(lambda a, b: _subtract(a, b))
+compiled_form(of=multiply)(lambda a, b: _multiply(a, b))
 
 
 @compiled_form(of=floor_divide)

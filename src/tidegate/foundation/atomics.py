@@ -1,8 +1,7 @@
-"""What threads of compiled code need to agree with one another: atomic memory, waiting, calls by address.
+"""What threads of compiled code need to coordinate: atomic memory, waiting, calls by address.
 
-Each function here works on one element of an array and is one or two machine instructions inside a
-kernel. They give the order that hand-over needs: what a thread wrote before it releases a value is
-seen by the thread that acquires it.
+Each function works on one element of an array and is one or two machine instructions inside a kernel. What a thread
+wrote before it releases a value is seen by the thread that acquires it.
 
     fetch_add(array, index, amount)          the value before
     exchange(array, index, value)            the value before
@@ -17,9 +16,9 @@ seen by the thread that acquires it.
     peek(address, index)                     the 64-bit integer that lies there
     copy(source, target, size)               `size` bytes, one or a multiple of eight
 
-Each exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. So a
-kernel whose functions are not compiled can be run step by step, with any interleaving of its workers, to look for
-one that goes wrong. The plain ones share a lock, so that each is one step among threads, too.
+Each exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. So a kernel
+can be run uncompiled, step by step, with any interleaving of its workers. The plain functions share a lock, so that
+each is one step among threads, too.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ import ctypes
 import platform
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tidegate.foundation.jit import compiled_form, intrinsic, ir, types
@@ -123,127 +123,153 @@ def copy(source: int, target: int, size: int) -> None:
 
 # --- as machine code ---------------------------------------------------------------------------------------
 
-
-def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [index])
+_WORD = ir.IntType(64)
 
 
-def _is_array_of_integers(array: Any) -> bool:
-    return isinstance(array, types.Array) and isinstance(array.dtype, types.Integer)
+def _on_element(array: Any, generate: Callable[..., Any], values: int = 0, result: Any = None) -> Any:
+    """Type and code of an operation on one element of an array of integers; None for any other array.
 
+    Args:
+        array: the array's type.
+        generate: makes the code; it is given the builder, a pointer to the element, and the values.
+        values: how many values of the element's type follow the array and the index.
+        result: the type of the result; None is the element's.
+    """
+    if not (isinstance(array, types.Array) and isinstance(array.dtype, types.Integer)):
+        return None
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _fetch_add(typingctx: Any, array: Any, index: Any, amount: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _element(context, builder, array, arguments[0], arguments[1])
-        return builder.atomic_rmw("add", pointer, arguments[2], "acq_rel")
+    def generate_at(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        found = generate(builder, builder.gep(data, [arguments[1]]), *arguments[2:])
+        return context.get_dummy_value() if result is types.void else found
 
-    if _is_array_of_integers(array):
-        return array.dtype(array, types.int64, array.dtype), generate
-    return None
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _exchange(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _element(context, builder, array, arguments[0], arguments[1])
-        return builder.atomic_rmw("xchg", pointer, arguments[2], "acq_rel")
-
-    if _is_array_of_integers(array):
-        return array.dtype(array, types.int64, array.dtype), generate
-    return None
+    return (result or array.dtype)(array, types.int64, *[array.dtype] * values), generate_at
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _compare_exchange(typingctx: Any, array: Any, index: Any, old: Any, new: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _element(context, builder, array, arguments[0], arguments[1])
-        pair = builder.cmpxchg(pointer, arguments[2], arguments[3], "acq_rel", "acquire")
-        return builder.extract_value(pair, 1)
-
-    if _is_array_of_integers(array):
-        return types.boolean(array, types.int64, array.dtype, array.dtype), generate
-    return None
+def _fetch_add(_typing: Any, array: Any, _index: Any, _amount: Any) -> Any:
+    return _on_element(array, lambda builder, *given: builder.atomic_rmw("add", *given, "acq_rel"), 1)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _load(typingctx: Any, array: Any, index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _element(context, builder, array, arguments[0], arguments[1])
+def _exchange(_typing: Any, array: Any, _index: Any, _value: Any) -> Any:
+    return _on_element(array, lambda builder, *given: builder.atomic_rmw("xchg", *given, "acq_rel"), 1)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _compare_exchange(_typing: Any, array: Any, _index: Any, _old: Any, _new: Any) -> Any:
+    def generate(builder: Any, *given: Any) -> Any:
+        return builder.extract_value(builder.cmpxchg(*given, "acq_rel", "acquire"), 1)
+
+    return _on_element(array, generate, 2, types.boolean)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _load(_typing: Any, array: Any, _index: Any) -> Any:
+    def generate(builder: Any, pointer: Any) -> Any:
         return builder.load_atomic(pointer, "acquire", align=array.dtype.bitwidth // 8)
 
-    if _is_array_of_integers(array):
-        return array.dtype(array, types.int64), generate
-    return None
+    return _on_element(array, generate)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _element(context, builder, array, arguments[0], arguments[1])
-        builder.store_atomic(arguments[2], pointer, "release", align=array.dtype.bitwidth // 8)
-        return context.get_dummy_value()
+def _store(_typing: Any, array: Any, _index: Any, _value: Any) -> Any:
+    def generate(builder: Any, pointer: Any, value: Any) -> Any:
+        return builder.store_atomic(value, pointer, "release", align=array.dtype.bitwidth // 8)
 
-    if _is_array_of_integers(array):
-        return types.void(array, types.int64, array.dtype), generate
-    return None
-
-
-@compiled_form(of=fetch_add, inlined=True)
-def _compiled_fetch_add(array, index, amount):  # type: ignore[no-untyped-def]
-    return _fetch_add(array, index, amount)
-
-
-@compiled_form(of=exchange, inlined=True)
-def _compiled_exchange(array, index, value):  # type: ignore[no-untyped-def]
-    return _exchange(array, index, value)
-
-
-@compiled_form(of=compare_exchange, inlined=True)
-def _compiled_compare_exchange(array, index, old, new):  # type: ignore[no-untyped-def]
-    return _compare_exchange(array, index, old, new)
-
-
-@compiled_form(of=load, inlined=True)
-def _compiled_load(array, index):  # type: ignore[no-untyped-def]
-    return _load(array, index)
-
-
-@compiled_form(of=store, inlined=True)
-def _compiled_store(array, index, value):  # type: ignore[no-untyped-def]
-    _store(array, index, value)
+    return _on_element(array, generate, 1, types.void)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _pause(typingctx: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if platform.machine() in ("x86_64", "AMD64"):
-            kind = ir.FunctionType(ir.VoidType(), [])
-            builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", (), kind), [])
-        return context.get_dummy_value()
+def _address_of(_typing: Any, array: Any, _index: Any) -> Any:
+    return _on_element(array, lambda builder, pointer: builder.ptrtoint(pointer, _WORD), result=types.int64)
 
-    return types.void(), generate
+
+def _calling(name: str, result: Any, *parameters: Any) -> Callable[..., Any]:
+    """Code that calls a function of LLVM or of the C library by its name."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(result, parameters)
+        found = builder.call(builder.module.declare_intrinsic(name, (), kind), arguments)
+        return context.get_dummy_value() if signature.return_type == types.void else found
+
+    return generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _yield_processor(typingctx: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(32), [])
-        builder.call(builder.module.declare_intrinsic("sched_yield", (), kind), [])
-        return context.get_dummy_value()
-
-    return types.void(), generate
+def _pause(_typing: Any) -> Any:
+    if platform.machine() in ("x86_64", "AMD64"):
+        return types.void(), _calling("llvm.x86.sse2.pause", ir.VoidType())
+    return types.void(), lambda context, *_: context.get_dummy_value()
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _sleep_microseconds(typingctx: Any, count: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32)])
-        builder.call(builder.module.declare_intrinsic("usleep", (), kind), arguments)
+def _yield_processor(_typing: Any) -> Any:
+    return types.void(), _calling("sched_yield", ir.IntType(32))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _sleep_microseconds(_typing: Any, _count: Any) -> Any:
+    return types.void(types.int32), _calling("usleep", ir.IntType(32), ir.IntType(32))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _ticks(_typing: Any) -> Any:
+    return types.int64(), _calling("llvm.readcyclecounter", _WORD)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _call(_typing: Any, _address: Any, _context: Any, _kind: Any, _event: Any, _slots: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.FunctionType(_WORD, [_WORD] * 4).as_pointer())
+        return builder.call(pointer, arguments[1:])
+
+    return types.int64(*[types.int64] * 5), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _peek(_typing: Any, _address: Any, _index: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _WORD.as_pointer())
+        return builder.load(builder.gep(pointer, [arguments[1]]))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _copying(bits: int) -> Any:
+    """Type and code of copying an integer of `bits` bits from one address to another."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        source, target = (builder.inttoptr(address, ir.IntType(bits).as_pointer()) for address in arguments)
+        builder.store(builder.load(source), target)
         return context.get_dummy_value()
 
-    return types.void(types.int32), generate
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _copy_word(_typing: Any, _source: Any, _target: Any) -> Any:
+    return _copying(64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _copy_byte(_typing: Any, _source: Any, _target: Any) -> Any:
+    return _copying(8)
+
+
+compiled_form(of=fetch_add, inlined=True)(lambda array, index, amount: _fetch_add(array, index, amount))
+compiled_form(of=exchange, inlined=True)(lambda array, index, value: _exchange(array, index, value))
+compiled_form(of=compare_exchange, inlined=True)(
+    lambda array, index, old, new: _compare_exchange(array, index, old, new)
+)
+compiled_form(of=load, inlined=True)(lambda array, index: _load(array, index))
+compiled_form(of=store, inlined=True)(lambda array, index, value: _store(array, index, value))
+compiled_form(of=address_of, inlined=True)(lambda array, index: _address_of(array, index))
+compiled_form(of=peek, inlined=True)(lambda address, index: _peek(address, index))
+compiled_form(of=ticks, inlined=True)(lambda: _ticks())
+compiled_form(of=call, inlined=True)(
+    lambda address, context, kind, event, slots: _call(address, context, kind, event, slots)
+)
 
 
 @compiled_form(of=relax_crowded, inlined=True)
@@ -264,85 +290,6 @@ def _compiled_relax(spins):  # type: ignore[no-untyped-def]
     else:
         _yield_processor()
     return spins + 1
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _ticks(typingctx: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(64), [])
-        return builder.call(builder.module.declare_intrinsic("llvm.readcyclecounter", (), kind), [])
-
-    return types.int64(), generate
-
-
-@compiled_form(of=ticks, inlined=True)
-def _compiled_ticks():  # type: ignore[no-untyped-def]
-    return _ticks()
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _call(typingctx: Any, address: Any, context: Any, kind: Any, event: Any, slots: Any) -> Any:
-    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        pointer = builder.inttoptr(arguments[0], ir.FunctionType(word, [word] * 4).as_pointer())
-        return builder.call(pointer, arguments[1:])
-
-    return types.int64(*[types.int64] * 5), generate
-
-
-@compiled_form(of=call, inlined=True)
-def _compiled_call(address, context, kind, event, slots):  # type: ignore[no-untyped-def]
-    return _call(address, context, kind, event, slots)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _address_of(typingctx: Any, array: Any, index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _element(context, builder, array, arguments[0], arguments[1])
-        return builder.ptrtoint(pointer, ir.IntType(64))
-
-    if _is_array_of_integers(array):
-        return types.int64(array, types.int64), generate
-    return None
-
-
-@compiled_form(of=address_of, inlined=True)
-def _compiled_address_of(array, index):  # type: ignore[no-untyped-def]
-    return _address_of(array, index)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _peek(typingctx: Any, address: Any, index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.load(builder.gep(pointer, [arguments[1]]))
-
-    return types.int64(types.int64, types.int64), generate
-
-
-@compiled_form(of=peek, inlined=True)
-def _compiled_peek(address, index):  # type: ignore[no-untyped-def]
-    return _peek(address, index)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _copy_word(typingctx: Any, source: Any, target: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointers = [builder.inttoptr(address, ir.IntType(64).as_pointer()) for address in arguments]
-        builder.store(builder.load(pointers[0]), pointers[1])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _copy_byte(typingctx: Any, source: Any, target: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointers = [builder.inttoptr(address, ir.IntType(8).as_pointer()) for address in arguments]
-        builder.store(builder.load(pointers[0]), pointers[1])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
 
 
 @compiled_form(of=copy, inlined=True)

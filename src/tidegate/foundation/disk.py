@@ -1,8 +1,7 @@
 """The operating system's file calls that local storage uses, behind one port.
 
-Everything that `LocalStorage` promises rests on the order of a few calls and on what each of them
-means when it fails. They go through this port, so that tests can put a disk behind it that crashes
-between any two calls, loses what was not synced and lies as real ones do:
+What `LocalStorage` promises rests on the order of a few calls and on what each of them means when it fails. They go
+through this port, so that tests can use a disk that crashes between any two calls and loses what was not synced:
 
     LocalStorage, Appender, Hold
             |
@@ -11,12 +10,9 @@ between any two calls, loses what was not synced and lies as real ones do:
       +-----+---------+
     OsDisk      SimulatedDisk (tests/simulation)
 
-Invariant: a method is one call of the operating system, or one call and what belongs to it (a
-folder is opened to be synced). Nothing is retried, cached or translated: every refusal is the
-`OSError` of that call, a lock that somebody else has is `BlockingIOError`. Descriptors are closed
-when another program is executed.
-
-Not here: what a failure means to whoever wanted the file (storage.py), and its wording (refusals.py).
+Invariant: a method is one call of the operating system, or one call and what belongs to it (a folder is opened to be
+synced). Nothing is retried, cached or translated: every refusal is the `OSError` of that call; for a lock that another
+process has it is `BlockingIOError`. Descriptors are closed when another program is executed.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Locks on files that end with their holder, and the question whether anybody holds one.
+"""Locks on files that end with their holder, and whether anybody holds one.
 
-A hold is an `flock` on an open file. The operating system ends it when the process does, however it
-dies, so there is no lock that somebody must break. Readers of a version share one, for example:
+A hold is an `flock` on an open file. The operating system ends it with the process, so no lock is ever stale. Readers
+of a version share one, for example:
 
     versions-7.lock    held (shared) by processes 310 and 522    may not be removed yet
     versions-6.lock    held by nobody                            `sweep` removes it
 
-A lock belongs to an inode, a name can be given to another one. Whoever locks a file therefore looks
-afterwards whether the path still names it, and otherwise starts again; whoever removes one does so
-while it has the exclusive lock:
+A lock belongs to an inode, and a name can be given to another inode. So after locking a file, `hold` checks that the
+path still names it, and otherwise starts again; `sweep` removes a file while it has the exclusive lock:
 
     hold                              sweep
     open x.lock  (inode 5)
@@ -16,13 +15,11 @@ while it has the exclusive lock:
     lock inode 5: granted
     x.lock is not inode 5: again
 
-Invariant: while a hold stands, its path names the locked inode, unless somebody removes the file by
-hand. Whether a file is held can only be found out by locking it for an instant. Threads of a process
-take turns in that; a conflict with another process counts when it outlasts some milliseconds, so that
-one who only asks does not turn a holder away.
+Invariant: while a hold stands, its path names the locked inode, unless somebody removes the file by hand. Whether a
+file is held can only be found out by locking it for an instant. Threads of a process take turns in that; a conflict
+with another process counts when it outlasts some milliseconds, so that such a check does not turn a holder away.
 
-Locks reach as far as the file system takes them: a network file system mounted with local locks
-knows those of one machine only. Not here: which locks there are and what they protect.
+A network file system mounted with local locks knows the locks of one machine only.
 """
 
 from __future__ import annotations

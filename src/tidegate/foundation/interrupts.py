@@ -1,8 +1,8 @@
-"""Ctrl-C at a moment that suits: a batch happens as a whole or not at all.
+"""Delays Ctrl-C to a safe moment: a batch happens as a whole or not at all.
 
-Python raises KeyboardInterrupt between any two instructions, also in the middle of changing rows. Inside
-this block an interrupt is only noted; whoever can still stop without a trace says how (`stop_with`). When
-the block is left, the interrupt is raised as if it had come then.
+Python raises KeyboardInterrupt between any two instructions, also in the middle of changing rows. Inside this block an
+interrupt is only noted, and raised when the block is left; code that can still stop without a trace says how
+(`stop_with`).
 
     with Interrupts() as interrupts:
         with interrupts.stop_with(stop):     # nothing has happened yet: stop() undoes the rest
@@ -10,11 +10,11 @@ the block is left, the interrupt is raised as if it had come then.
         ...                                  # from here on it goes through to the end
     # KeyboardInterrupt is raised here
 
-Only the main thread gets signals in Python, so elsewhere the block does nothing. A handler of the user's
-own is called in place of Python's.
+Only the main thread gets signals in Python, so elsewhere the block does nothing. A handler of the user's own is called
+in place of Python's.
 
-The block stands around every single transaction, so it must cost little: it calls the C functions under the module
-`signal`, which without the conversion to enums take 0.6 us where the module takes 12.
+The block stands around every single transaction, so it calls the C functions under the module `signal`: without the
+conversion to enums they take 0.6 us where the module takes 12.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one door to Numba: kernels, generated programs, and where their machine code is kept.
+"""The only module that imports Numba: kernels, generated programs, and where their machine code is kept.
 
 Three kinds of functions become machine code:
 
@@ -6,27 +6,25 @@ Three kinds of functions become machine code:
     generated program   the transactions of one user, as Python text     load_program(source)
     entry               one function of a program, for other machine code to call by its address   @entry
 
-All run without the GIL and are kept on disk, so a process compiles nothing that an earlier one
-compiled. Many Spark workers may start at once and Numba's own cache is not safe for that: two
-writers can pick the same file name for different code, and its index is replaced before the code
-that it points to. `_SharedCacheFile` therefore takes a file lock, gives every entry a name of its
-own, and writes code first and index last; a crash at any moment leaves a usable cache.
+All run without the GIL and are kept on disk, so that a process compiles nothing that an earlier one compiled. Many
+Spark workers may start at once, and Numba's own cache is not safe for that: two writers can pick the same file name for
+different code, and its index is replaced before the code that it points to. `_SharedCacheFile` takes a file lock, gives
+every entry a name of its own, and writes code first and index last; a crash at any moment leaves a usable cache.
 
-Machine code from a file runs as this user, so it is taken from private folders only, those that nobody
-else can write to (see `private_folder`). The first one of these that can be written is used:
+Machine code from a file runs as this user, so it is taken only from private folders, which nobody else can write to
+(see `private_folder`). The first one of these that can be written is used:
 
     of a kernel               $NUMBA_CACHE_DIR, `__pycache__` beside its source, the cache directory
     of a generated program    $NUMBA_CACHE_DIR, `__pycache__` in the cache directory
     the cache directory       $TIDEGATE_CACHE_DIR or ~/.cache/tidegate, a folder of this user in the system's
                               temporary folder, a new one that this process alone uses
 
-What others can write to is left alone, with a warning. Where nothing is left, code is compiled in memory.
+Folders that others can write to are skipped, with a warning. Without any folder, code is compiled in memory.
 
-A generated program can also run as the plain Python that it is (`uncompiled`): slower, but it
-needs no compilation, which lets the tests compare thousands of programs in minutes.
+A generated program can also run as plain Python (`uncompiled`), which needs no compilation: so the tests compare
+thousands of programs in minutes.
 
-Nothing here knows what a transaction is. No fast-math and no fused multiply-add anywhere: floats
-must come out as Python computes them.
+No fast-math and no fused multiply-add anywhere: floats must come out as Python computes them.
 """
 
 from __future__ import annotations
@@ -229,7 +227,7 @@ class Entry:
     """A function of four integers that machine code calls by its address; made when first asked for.
 
     As plain Python it cannot raise through its caller: it returns `ENTRY_FAILED`, and `error` is what it
-    raised, until whoever looks takes it away.
+    raised, until the caller clears it.
     """
 
     def __init__(self, function: Callable[[int, int, int, int], int], plain: bool) -> None:

@@ -1,17 +1,15 @@
-"""Files that are no state: how temporary files and locks are named, and when one may be removed.
+"""Files that are not state: how temporary files and locks are named, and when one may be removed.
 
-A file of state is first written under a temporary name. A writer that is killed leaves it behind.
-The name says who wrote it, so that anyone can tell later:
+A file of state is first written under a temporary name, which a killed writer leaves behind. The name tells the writer:
 
     .temporary~worker-7~4026531836~31337~1722500000.25~9f3c1a52b07e
                host     id space   pid   started       unique
 
-Invariant: the file of a live writer is never abandoned, however old it is. It is abandoned when
-its writer ran in this machine's space of process ids and is gone, or, where the writer cannot be
-asked (another host, another container), when nobody touched the file for a day.
+Invariant: the file of a live writer is never abandoned, however old it is. It is abandoned when its writer ran in this
+machine's space of process ids and is gone, or, for a writer on another host or in another container, when nobody
+touched the file for a day.
 
-A lock ends in ".lock". Its name says nothing about who holds it; the lock itself does, and it ends
-with its holder. So a lock file is left over when nobody holds it (holds.py).
+A lock ends in ".lock", and is left over when nobody holds it (holds.py).
 """
 
 from __future__ import annotations

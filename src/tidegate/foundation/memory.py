@@ -1,7 +1,7 @@
 """Arrays that are known by their address alone.
 
-A generated program's `operate` is called from machine code, which can hand over numbers but no NumPy
-arrays. So the arrays of a batch are listed by address, and the program makes views of them:
+A generated program's `operate` is called from machine code, which can pass numbers but no NumPy arrays. So the arrays
+of a batch are listed by address, and the program makes views of them:
 
     integers_at(address)[slot]           keys, values, offsets, strings by their number
     floats_at(address)[slot]
@@ -9,10 +9,9 @@ arrays. So the arrays of a batch are listed by address, and the program makes vi
     key_words_at(address, width)[slot, field]
     key_floats_at(address, width)[slot, field]
 
-Each function exists twice: as plain Python over NumPy, and as what compiled code makes of it, where a
-view is a pointer in a register. Nothing is allocated and nothing is counted: whoever passes an
-address keeps the array alive. A view has no length of its own, so an index past the end is not noticed;
-slots and offsets come from the engine, which made both.
+Each function exists twice: as plain Python over NumPy, and in compiled code, where a view is a pointer in a register.
+Nothing is allocated or counted: the caller keeps the array alive. A view has no length, so an index past the end is not
+noticed; slots and offsets come from the engine, which made both.
 """
 
 from __future__ import annotations

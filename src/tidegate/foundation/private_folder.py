@@ -1,19 +1,18 @@
 """Folders whose files may be run as code, because nobody else can have put them there.
 
-Compiled code is kept in files, and whoever can write those files decides what this process runs. The place
-may be one that everybody shares, such as the system's temporary folder, so it is looked at before it is used:
+Whoever can write the files of compiled code decides what this process runs. A folder may be shared, such as the
+system's temporary folder, so it is checked before it is used:
 
-    the temporary folder         root, mode 1777        sticky: only who owns something in it can move that away
+    the temporary folder         root, mode 1777        sticky: only the owner of an entry can move it away
       tidegate-cache-1000        uid 1000, mode 0700    ours, and nobody else can write to it
-        run-7.py311.nbi          uid 1000, mode 0600    the same for each file, looked at after it was opened
+        run-7.py311.nbi          uid 1000, mode 0600    the same for each file, checked after it was opened
 
-Invariant: a folder is private if it and everything on the way to it belong to this user or to root, and
-cannot be written by others, neither by a group nor by all. Folders on the way may be writable if they are
-sticky. Symbolic links are followed one by one: each must belong to this user or to root, too. In such a
-folder nobody else can exchange anything between the look and the use.
+Invariant: a folder is private if it and all folders above it belong to this user or to root, and neither a group nor
+all can write to them; folders above may be writable if they are sticky. Symbolic links are followed one by one: each
+must belong to this user or to root, too. So nobody else can exchange anything between the check and the use.
 
-An access control list that lets others write shows in the group's bits, and so is refused. What root or
-another process of this user does is not guarded against.
+An access control list that lets others write shows in the group's bits, and is refused. Root and other processes of
+this user are trusted.
 """
 
 from __future__ import annotations

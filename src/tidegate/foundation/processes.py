@@ -1,14 +1,13 @@
 """Whether the process that left its name in a file is still running.
 
-A process id alone says little, because ids are reused. Together with the moment at which the
-process started it names one process of one machine. Temporary files and ownership records carry
-that pair; whoever finds one later asks here whether its writer is gone.
+Process ids are reused; together with its start time an id names one process of one machine. Temporary files carry that
+pair.
 
-Invariant: `is_running` may call a dead process alive only if another one got the same id within
-`TOLERANCE_SECONDS` of its start; it never calls a live one dead. A zombie counts as gone: it runs
-no code any more, and in a container without an init process nobody ever reaps it.
+Invariant: `is_running` may call a dead process alive only if another one got the same id within `TOLERANCE_SECONDS` of
+its start; it never calls a live one dead. A zombie counts as gone: it runs no code any more, and in a container without
+an init process nobody ever reaps it.
 
-Not here: processes of other machines. Nobody can see those, so callers compare `host()` first.
+Not here: processes of other machines; callers compare `host()` first.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The processors that this process may use, and where its threads wake up.
 
-A thread that wakes up does so where it slept or where its caller runs, and the caller's processor is busy until
-the caller waits. So two workers may begin on one processor, while another idles until the system balances its
-load, milliseconds later: longer than many a batch takes.
+A thread wakes up where it slept or where its caller runs, and the caller's processor is busy until the caller waits. So
+two workers may begin on one processor while another idles until the system balances its load, milliseconds later:
+longer than many a batch takes.
 
     caller    wakes both, waits ...........        processor 1
     worker 0  running                              processor 0
     worker 1  ready, but must wait for worker 0    processor 0
 
-Where there are few processors and as many workers, each is therefore told where to wake up. It may go anywhere
-from then on.
+Where there are few processors and as many workers, each worker is therefore told where to wake up. It may move from
+then on.
 """
 
 from __future__ import annotations

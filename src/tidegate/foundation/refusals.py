@@ -10,8 +10,10 @@ reads such a message decides by it whether to ask again.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 
 from tidegate.foundation.errors import StorageFailed, StorageUncertain
 
@@ -34,6 +36,17 @@ def failed(file: str, action: str, error: Exception) -> StorageFailed:
     """The file system refused to read, write, ... the file; a refused write left nothing under its name."""
     kept = _NOTHING_COMMITTED if action == "write" else ""
     return StorageFailed(f"{file}: could not {action} it: {reason(error)}. {kept}{_advice(error)}")
+
+
+@contextlib.contextmanager
+def refusing(file: str, action: str) -> Iterator[None]:
+    """Whatever the disk raises inside is raised as `failed`, except that a missing file stays FileNotFoundError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise failed(file, action, error) from error
 
 
 def in_doubt(file: str, step: str, error: Exception) -> StorageUncertain:

@@ -1,22 +1,21 @@
-"""State in any file system that fsspec reaches: object stores, and what has a rename.
+"""State in any file system that fsspec reaches: object stores, and file systems with a rename.
 
-Only one thing is hard here: that of several writers of one name exactly one succeeds. An object store
-puts a whole object under its final name in one step and can be asked to refuse when the name is
-taken; elsewhere a file is written under a temporary name and renamed, which has to refuse likewise:
+The hard part is that exactly one of several writers of a name succeeds. An object store creates a whole object in one
+step and can be asked to refuse a taken name; elsewhere a temporary file is renamed, which has to refuse likewise:
 
     object store     put(name, bytes, if there is no such object)
     others           put(temporary, bytes), rename(temporary, name)
 
-Neither is taken for granted. Stores that speak S3's language may ignore the condition, old packages
-drop it silently, and most renames replace. Before the first exclusive write under a path a probe
-object is created twice; where the second one is not refused, exclusive writes are refused instead.
-A check before the write would not do: two writers can both pass it.
+Neither can be relied on. Stores that are compatible with S3 may ignore the condition, old packages drop it silently,
+and most renames replace. So before the first exclusive write under a path a probe object is created twice; where the
+second one is not refused, exclusive writes are refused instead. Checking before the write would not do: two writers can
+both pass the check.
 
 Invariant: as in storage.py. A store acknowledges only what it keeps, so `settle` is `exists`.
 
-An answer can get lost, and clients then repeat the request. So a put that failed in any other way
-than "the name is taken" is `StorageUncertain`, and so is "taken" when the object holds exactly our
-bytes: it may be our own, put by the first of two requests.
+An answer can get lost, and clients then repeat the request. So a put that failed in any other way than "the name is
+taken" is `StorageUncertain`, and so is "taken" when the object holds exactly our bytes: it may be our own, put by the
+first of two requests.
 
 Not here: locks, and files that grow; `hold` and `is_held` give None, `appends` is False.
 """
@@ -47,10 +46,15 @@ _REFUSES: dict[tuple[int, str], bool] = {}  # (file system, root): whether it re
 
 
 class RemoteStorage:
-    """State in any file system that fsspec reaches."""
+    """State in any file system that fsspec reaches; `path` is the URL as it was given.
+
+    It has no address: another process might not be able to open it, as this one may have been given credentials.
+    """
+
+    address, appends, visible_is_durable = None, False, True
 
     def __init__(self, file_system: Any, root: str, path: str, *, atomic_put: bool) -> None:
-        self._file_system, self._root, self._path = file_system, root.rstrip("/"), path
+        self._file_system, self._root, self.path = file_system, root.rstrip("/"), path
         self._atomic_put = atomic_put
         self._in_memory = path.startswith("memory:")
 
@@ -67,26 +71,6 @@ class RemoteStorage:
                 "Install the package that fsspec names for it, or use a local path."
             ) from error
         return cls(file_system, root, path, atomic_put=path.partition(":")[0] in _ATOMIC_PUT)
-
-    @property
-    def path(self) -> str:
-        """The URL as it was given."""
-        return self._path
-
-    @property
-    def address(self) -> str | None:
-        """None: a store may be reached with what this process alone was told."""
-        return None
-
-    @property
-    def visible_is_durable(self) -> bool:
-        """An object store shows what it has stored."""
-        return True
-
-    @property
-    def appends(self) -> bool:
-        """Objects are whole or not there."""
-        return False
 
     def list(self) -> Names:
         """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
@@ -177,7 +161,7 @@ class RemoteStorage:
         return f"{self._root}/{name}"
 
     def _described(self, name: str) -> str:
-        return f"{self._path.rstrip('/')}/{name}".rstrip("/")
+        return f"{self.path.rstrip('/')}/{name}".rstrip("/")
 
     def _info(self, file: str) -> Any:
         """What is known of a file, asked now: packages answer from listings that they remember.
@@ -273,10 +257,10 @@ class RemoteStorage:
                 _REFUSES[key] = self._probe_put() if self._atomic_put else self._probe_rename()
             if _REFUSES[key]:
                 return
-        kind = self._path.partition(":")[0]
+        kind = self.path.partition(":")[0]
         got = "one that replaces it" if self._atomic_put else "one whose rename replaces it"
         raise StorageFailed(
-            f"{self._path}: required a file system that refuses to create a file whose name is taken, got {got} "
+            f"{self.path}: required a file system that refuses to create a file whose name is taken, got {got} "
             f"({kind}, {type(self._file_system).__name__}). Two writers could both believe that their version counts. "
             "Nothing was committed. Use a store with conditional writes (S3's If-None-Match, which AWS has and not "
             f"every compatible store) and a recent fsspec package for {kind}, or a local path."

@@ -1,7 +1,7 @@
-"""The only door to the files of state: whole files in, whole files out, in one flat folder.
+"""The only module that reads and writes files of state: whole files, in one flat folder.
 
-A file of state is written once and never changed. It comes into being in one step, so that a
-reader sees all of it or nothing, whatever dies at whatever moment:
+A file of state is written once and never changed. It appears in one step, so that a reader sees all of it or nothing,
+whenever a process dies:
 
     write bytes to a temporary file       a crash here leaves it behind; `sweep` removes it (leftovers.py)
     fsync the file                        its bytes are on the disk
@@ -10,27 +10,24 @@ reader sees all of it or nothing, whatever dies at whatever moment:
     remove the temporary name
     fsync the folder                      its name is on the disk
 
-A write that does not return says exactly how much is known:
+A write that fails says exactly how much is known:
 
     FileExistsError      the name is taken, nothing of ours is visible
     StorageFailed        it stopped before the link: nothing is visible under that name
     StorageUncertain     the link, the rename or the sync behind it failed: it may be there or not,
                          and it may not last. `settle` says which, once the disk answers again
 
-Invariant: a name that `write` made holds exactly the bytes that one call was given, and once `write`
-returned, or `settle` said True, no crash takes it away.
+Invariant: a name that `write` made holds exactly the bytes of one call, and once `write` returned, or `settle` said
+True, no crash removes it.
 
-Beside whole files there are three lesser kinds. A hint may be lost (`hint`), a lock ends with its
-holder (`hold`, holds.py), and a log grows at its end (`append_to`, appending.py).
+There are three more kinds of files. A hint may be lost (`hint`), a lock ends with its holder (`hold`, holds.py), and a
+log grows at its end (`append_to`, appending.py). `open_storage` picks the implementation: local paths use the operating
+system through disk.py, anything else goes through fsspec (remote_storage.py).
 
-`open_storage` picks the implementation: local paths use the operating system directly through
-disk.py, anything else goes through fsspec (remote_storage.py).
+Reads copy into memory instead of mapping it: a mapped file that a network file system loses kills the process with
+SIGBUS where a read gives an error, and the copy costs 10 ms per 100 MB.
 
-Reads are one `read` into memory, not a memory map: a mapped file that a network file system loses
-kills the process with SIGBUS where a read gives an error, and the copy costs 10 ms per 100 MB.
-
-A missing file is `FileNotFoundError`; every refusal that is not named above is `StorageFailed`.
-Not here: what the bytes mean, and which files belong together.
+A missing file is `FileNotFoundError`; every other refusal that is not named above is `StorageFailed`.
 """
 
 from __future__ import annotations
@@ -137,30 +134,17 @@ def open_storage(path: str) -> Storage:
 class LocalStorage:
     """State in a folder of this machine, or of a file system mounted on it."""
 
+    appends, visible_is_durable = True, False
+
     def __init__(self, path: str, disk: Disk | None = None) -> None:
-        self._path = os.path.abspath(path)
+        self.path = os.path.abspath(path)
         self._disk: Disk = OsDisk() if disk is None else disk
         self._rooted = False  # whether the folder's own name is known to be on the disk
 
     @property
-    def path(self) -> str:
-        """The folder's absolute path."""
-        return self._path
-
-    @property
     def address(self) -> str | None:
         """The folder's absolute path, where it lies on a disk of the operating system."""
-        return self._path if isinstance(self._disk, OsDisk) else None
-
-    @property
-    def visible_is_durable(self) -> bool:
-        """A name is seen before it is on the disk."""
-        return False
-
-    @property
-    def appends(self) -> bool:
-        """Local files can grow."""
-        return True
+        return self.path if isinstance(self._disk, OsDisk) else None
 
     def list(self) -> Names:
         """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
@@ -169,16 +153,12 @@ class LocalStorage:
     def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
         """The bytes from `offset`, `length` of them or fewer where the file ends earlier."""
         file = self._file(name)
-        try:
+        with refusals.refusing(file, "read"):
             descriptor = self._disk.open_existing(file, writable=False)
             try:
                 return self._read(file, descriptor, offset, length)
             finally:
                 self._disk.close(descriptor)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise refusals.failed(file, "read", error) from error
 
     def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
         """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken."""
@@ -204,7 +184,7 @@ class LocalStorage:
             with contextlib.suppress(OSError):
                 self._disk.unlink(temporary)
         try:
-            self._disk.sync_folder(self._path)
+            self._disk.sync_folder(self.path)
         except OSError as error:
             raise refusals.in_doubt(target, "it was written, but its folder could not be synced", error) from error
 
@@ -212,17 +192,16 @@ class LocalStorage:
         """Whether the file is there, and then certainly stays; StorageFailed when that cannot be made certain."""
         file = self._file(name)
         try:
-            descriptor = self._disk.open_existing(file, writable=False)
+            with refusals.refusing(file, "read"):
+                descriptor = self._disk.open_existing(file, writable=False)
         except FileNotFoundError:
             return False
-        except OSError as error:
-            raise refusals.failed(file, "read", error) from error
         try:
             try:
                 self._disk.sync(descriptor)
             finally:
                 self._disk.close(descriptor)
-            self._disk.sync_folder(self._path)
+            self._disk.sync_folder(self.path)
         except OSError as error:
             raise refusals.failed(file, "sync", error) from error
         return True
@@ -255,17 +234,15 @@ class LocalStorage:
 
     def is_held(self, name: str) -> bool | None:
         """Whether anybody holds the file, this process included; None where the storage cannot tell."""
-        try:
+        with refusals.refusing(self._file(name), "lock"):
             return holds.is_held(self._disk, self._file(name))
-        except OSError as error:
-            raise refusals.failed(self._file(name), "lock", error) from error
 
     def append_to(self, name: str, at: int | None) -> Appender:
         """A file to append to: a new one (None; FileExistsError when the name is taken) or one to go on with."""
         file = self._file(name)
         appender = self._create(file) if at is None else Appender.go_on(self._disk, file, at)
         try:
-            self._disk.sync_folder(self._path)
+            self._disk.sync_folder(self.path)
         except OSError as error:
             appender.close()
             raise refusals.in_doubt(file, "it was opened, but its folder could not be synced", error) from error
@@ -273,28 +250,18 @@ class LocalStorage:
 
     def delete(self, name: str) -> None:
         """Removes the file; nothing happens when it is not there."""
-        try:
+        with contextlib.suppress(FileNotFoundError), refusals.refusing(self._file(name), "delete"):
             self._disk.unlink(self._file(name))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise refusals.failed(self._file(name), "delete", error) from error
 
     def exists(self, name: str) -> bool:
         """Whether the file is there."""
-        try:
+        with refusals.refusing(self._file(name), "read"):
             return self._is_there(self._file(name))
-        except OSError as error:
-            raise refusals.failed(self._file(name), "read", error) from error
 
     def size(self, name: str) -> int:
         """The file's size in bytes."""
-        try:
+        with refusals.refusing(self._file(name), "read"):
             return self._disk.stat(self._file(name)).size
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise refusals.failed(self._file(name), "read", error) from error
 
     def sweep(self) -> Names:
         """Removes what crashed writers left behind and locks that nobody holds; gives the names removed."""
@@ -302,20 +269,16 @@ class LocalStorage:
 
     def _is_swept(self, name: str) -> bool:
         file = self._file(name)
-        try:
-            if leftovers.is_temporary(name):
-                if not leftovers.is_abandoned(name, lambda name: self._disk.stat(self._file(name)).modified):
-                    return False
+        with contextlib.suppress(FileNotFoundError), refusals.refusing(file, "delete"):
+            if not leftovers.is_temporary(name):
+                return leftovers.is_lock(name) and holds.remove_unheld(self._disk, file)
+            if leftovers.is_abandoned(name, lambda name: self._disk.stat(self._file(name)).modified):
                 self._disk.unlink(file)
                 return True
-            return leftovers.is_lock(name) and holds.remove_unheld(self._disk, file)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise refusals.failed(file, "delete", error) from error
+        return False
 
     def _file(self, name: str) -> str:
-        return os.path.join(self._path, name)
+        return os.path.join(self.path, name)
 
     def _is_there(self, file: str) -> bool:
         try:
@@ -325,12 +288,9 @@ class LocalStorage:
             return False
 
     def _listing(self) -> Names:
-        try:
-            return self._disk.listdir(self._path)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise refusals.failed(self._path, "list", error) from error
+        with contextlib.suppress(FileNotFoundError), refusals.refusing(self.path, "list"):
+            return self._disk.listdir(self.path)
+        return []
 
     def _read(self, file: str, descriptor: int, offset: int, length: int | None) -> pa.Buffer:
         """All bytes asked for that the file has: where reading stops earlier, it was cut off or is not readable."""
@@ -407,9 +367,9 @@ class LocalStorage:
     def _make_folder(self) -> None:
         """Makes the folder and those above it, each synced into the one that holds it.
 
-        The lowest one that is there is synced too, once: whoever made it may have died before that.
+        The lowest one that is there is synced too, once: its maker may have died before that.
         """
-        missing, folder = [], self._path
+        missing, folder = [], self.path
         while not self._is_folder(folder):
             missing.append(folder)
             folder = os.path.dirname(folder)

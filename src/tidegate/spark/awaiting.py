@@ -1,14 +1,12 @@
-"""`await_outcome`: what became of one request, for whoever put it into the stream.
+"""`await_outcome`: the outcome of one request, for the client that put it into the stream.
 
     client ── event with an id ──> source ── transact(..., requests="id") ──> version n of the state
        │                                                                            │
        └──────────────── await_outcome(state, id) <── outcome by id ────────────────┘
 
-The outcome is committed with the state, in one file. It does not matter which sink the query has, whether the query is
-restarted in between, or in which process the client runs: it needs the state's path and no Spark.
-
-How versions are followed is in `durability.outcome_log`; a look at a state where nothing happened is one question to
-its file system.
+The outcome is committed with the state, in one file. Which sink the query has, whether it is restarted in between, and
+in which process the client runs does not matter: the client needs the state's path and no Spark. How versions are
+followed is in `durability.outcome_log`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """Which columns an event stream must have, and what `transact` adds to them.
 
-The program's plan says which event columns its transactions need; Spark says which ones there are. A
-structural mistake is found here, before anything runs, and all of them are told at once:
+The program's plan says which event columns its transactions need; Spark says which ones there are. Structural mistakes
+are found here, before anything runs, and all of them are reported at once:
 
     column 'amount' is missing: required long (value of transfer, deposit); the columns are ts, src, dst
     column 'src' is string: required long (key of Account in transfer); ...
 
-Which types carry a parameter is the engine's rule (`engine.intake`): an `int` takes byte to long, a
-`float` any number but a decimal. The engine widens; the output keeps the columns as they came.
-
-An order column is a number (no decimal), a string, a date or a timestamp, as `engine.arrival` sorts them. A column of
+The engine decides which types a parameter takes (`engine.intake`): an `int` takes byte to long, a `float` any number
+but a decimal. An order column is a number (no decimal), a string, a date or a timestamp (`engine.arrival`). A column of
 request ids is a whole number or a string.
 """
 
@@ -19,20 +17,8 @@ from collections import Counter
 from collections.abc import Collection
 
 from pyspark.errors import PySparkException
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from tidegate.engine.intake import check_type
 from tidegate.foundation.errors import InputError
@@ -44,16 +30,16 @@ PARTITION_COLUMN = "__tidegate_partition"
 """Where a row came from, added before the shuffle: it makes the source's order known to the task."""
 
 _SPARK_NAME = {Kind.INT: "long", Kind.FLOAT: "double", Kind.BOOL: "boolean", Kind.STR: "string"}
-_ORDERED = (IntegralType, FloatType, DoubleType, StringType, DateType, TimestampType, TimestampNTZType)
+_ORDERED = (T.IntegralType, T.FloatType, T.DoubleType, T.StringType, T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
-def check_events(schema: StructType, plan: ProgramPlan, order_by: str | None, requests: str | None = None) -> None:
+def check_events(schema: T.StructType, plan: ProgramPlan, order_by: str | None, requests: str | None = None) -> None:
     """Raise InputError, with every mistake in it, unless the events fit the program."""
     problems = _reserved(schema) + _repeated(schema)
     found = {field.name: field.dataType for field in schema.fields}
     if len(plan.entries) > 1 or (TRANSACTION_COLUMN in found and TRANSACTION_COLUMN not in plan.columns):
         why = f"which of {', '.join(plan.event_names[number] for number in plan.entries)} to run"
-        fits = isinstance(found.get(TRANSACTION_COLUMN), StringType)
+        fits = isinstance(found.get(TRANSACTION_COLUMN), T.StringType)
         problems += _column(schema, found, TRANSACTION_COLUMN, "string", why, fits)
     for binding in (*plan.rows, *plan.values):
         parameter = binding.parameter
@@ -65,21 +51,21 @@ def check_events(schema: StructType, plan: ProgramPlan, order_by: str | None, re
         required = "long, double, string, date or timestamp"
         problems += _column(schema, found, order_by, required, "order_by", fits)
     if requests is not None:
-        fits = isinstance(found.get(requests), (IntegralType, StringType))
+        fits = isinstance(found.get(requests), (T.IntegralType, T.StringType))
         problems += _column(schema, found, requests, "long or string", "requests", fits)
     if problems:
         raise InputError("transact: the events do not fit the program:\n" + "\n".join(dict.fromkeys(problems)))
 
 
-def output_schema(schema: StructType, plan: ProgramPlan) -> StructType:
+def output_schema(schema: T.StructType, plan: ProgramPlan) -> T.StructType:
     """The events' columns as they are, then committed, reason and result."""
     committed, reason, result = OUTCOME_COLUMNS
     outcome = [
-        StructField(committed, BooleanType(), nullable=False),
-        StructField(reason, StringType()),
-        StructField(result, from_arrow_type(plan.result)),
+        T.StructField(committed, T.BooleanType(), nullable=False),
+        T.StructField(reason, T.StringType()),
+        T.StructField(result, from_arrow_type(plan.result)),
     ]
-    return StructType([*schema.fields, *outcome])
+    return T.StructType([*schema.fields, *outcome])
 
 
 def needed_columns(
@@ -103,7 +89,7 @@ def describe(parameter: Parameter) -> str:
     return f"array<{one}>" if parameter.many else one
 
 
-def _reserved(schema: StructType) -> list[str]:
+def _reserved(schema: T.StructType) -> list[str]:
     names = {*OUTCOME_COLUMNS, PARTITION_COLUMN}
     return [
         f"  column {name!r} is there already, and transact adds one of that name: rename it "
@@ -113,7 +99,7 @@ def _reserved(schema: StructType) -> list[str]:
     ]
 
 
-def _repeated(schema: StructType) -> list[str]:
+def _repeated(schema: T.StructType) -> list[str]:
     return [
         f"  column {name!r} is there {count} times: required once; rename or drop the others"
         for name, count in Counter(schema.names).items()
@@ -122,7 +108,7 @@ def _repeated(schema: StructType) -> list[str]:
 
 
 def _column(
-    schema: StructType, found: dict[str, DataType], name: str, required: str, why: str, fits: bool
+    schema: T.StructType, found: dict[str, T.DataType], name: str, required: str, why: str, fits: bool
 ) -> list[str]:
     """What is wrong with one column, if anything."""
     if name not in found:
@@ -148,7 +134,7 @@ def _use(binding: Binding, plan: ProgramPlan) -> str:
     return f"value{'s' if parameter.many else ''} in {users}"
 
 
-def _fits(given: DataType, parameter: Parameter) -> bool:
+def _fits(given: T.DataType, parameter: Parameter) -> bool:
     try:
         check_type(to_arrow_type(given), parameter, "transact")
     except (InputError, PySparkException):  # the engine does not take it, or Arrow has no such type

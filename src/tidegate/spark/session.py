@@ -1,6 +1,6 @@
 """A SparkSession with the settings that Tidegate wants, for people who have none yet.
 
-Any SparkSession will do for `transact`. This one saves its user what costs time to find out:
+Any SparkSession will do for `transact`. This one sets what otherwise takes time to find out:
 
     PYSPARK_PYTHON        the Python that runs now; else workers may start another one, without tidegate
     JAVA_HOME             a Java that Spark can run on, wherever it lies (`java.find_java`)
@@ -8,8 +8,7 @@ Any SparkSession will do for `transact`. This one saves its user what costs time
     Arrow batches         larger than Spark's 10,000 rows: fewer hand-overs to the worker
     logs                  errors only, no progress bar, no warning about the host's name
 
-What the caller passes wins over all of it. An active session is returned as it is: Spark has one
-JVM per process, and its settings belong to whoever started it.
+What the caller passes takes precedence. An active session is returned as it is: Spark has one JVM per process.
 """
 
 from __future__ import annotations

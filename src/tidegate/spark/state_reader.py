@@ -1,18 +1,16 @@
 """`read_state`: a table of a state, or what was emitted into an output stream, as a DataFrame.
 
-The version is chosen when `read_state` is called and stays what it is, whatever a running query commits
-afterwards. The rows are read by a task when an action runs: a one-row DataFrame is turned into the
-table's rows, so the plan holds a path and version numbers, never data.
+The version is chosen when `read_state` is called, whatever a running query commits afterwards. The rows are read by a
+task when an action runs: a one-row DataFrame is turned into the table's rows, so the plan holds no data.
 
-Tuples of an output stream are no rows of the state: each version has those of its own batch (`durability.records`).
-What is read are those of all versions up to the one chosen that are still kept, one after the other.
+Each version has the tuples of an output stream that its own batch emitted (`durability.records`). What is read are
+those of all kept versions up to the one chosen, one after the other.
 
-Where versions hold events in place of rows (`durability.version_log`), the task runs them, which takes the program that
-ran them first: the one given as `transactions`, or the one that this process called `transact` with on the same path.
+Where versions hold events instead of rows (`durability.version_log`), the task runs them, with the program given as
+`transactions`, or the one that this process called `transact` with on the same path.
 
-What cannot be read is refused at the call: no state, no such table or stream, a version that is not kept, a table
-or stream declared otherwise than it is stored, events whose program nobody gave. Reading needs no owner and
-makes no file.
+What cannot be read is refused at the call: no state, no such table or stream, a version that is not kept, a table or
+stream declared otherwise than it is stored, events whose program is unknown. Reading needs no owner and makes no file.
 """
 
 from __future__ import annotations

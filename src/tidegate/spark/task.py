@@ -2,26 +2,22 @@
 
     record batches --> one table --> VersionedEngine.process --> the same rows + committed, reason, result
 
-The task has no memory of its own that matters. For whom it runs which batch it learns from Spark, what was
-done before it finds on disk, so a task that is repeated, moved or run twice at once gives the same rows
-and changes the state once. Who applies (`durability.served`):
+The task learns its applicant and its batch from Spark, and what was done before from the disk. So a task that is
+repeated, moved or run twice at once gives the same rows and changes the state once. The applicant
+(`durability.served`):
 
     streaming              the query, its micro-batches one after the other, empty ones too
     batch                  a name made when `transact` was called: several actions are one application
-    batch in foreachBatch  the query, and the how many-th call of `transact` in its function this is, from 0
+    batch in foreachBatch  the query, and the number of this call of `transact` in its function, from 0
 
 In a foreachBatch, Spark tells an action's tasks the micro-batch only if the action runs in the thread that Spark called
-the function in. An action elsewhere is recognised by the session that `transact` found its DataFrame in, which is a
-stream's, and refused.
+the function in. An action elsewhere is recognised by its DataFrame's session, which is a stream's, and refused.
 
-What is kept between batches is speed only: Python workers serve many tasks, so the opened program and
-the engine with its warm rows stay in `_engines`. An engine that fell behind catches up by itself.
+Python workers serve many tasks, so the program and the engine with its rows stay in `_engines`, for speed only. An
+engine that fell behind catches up by itself.
 
-Rows reach the task through a shuffle, partition after partition, in no fixed order of partitions; within
-one they keep their order. Where no `order_by` says more, `PARTITION_COLUMN` tells where a row came from, so
-that the partitions can be put back into the source's order.
-
-Not here: checking columns and planning (`transact`), what a batch does to the state (`durability`).
+Rows reach the task through a shuffle, in no fixed order of partitions; within a partition they keep their order.
+Without `order_by`, `PARTITION_COLUMN` tells the partition of each row, so that the source's order can be restored.
 """
 
 from __future__ import annotations
@@ -66,9 +62,9 @@ class TaskSettings:
     """What `transact` decided, in plain values: the task's only input besides the rows.
 
     `columns` are those of the rows; a batch without any brings none. `batch_name` names a batch DataFrame, and `call`
-    says the how many-th call it is, should this be in a foreachBatch; with None it is a stream, whose batches Spark
-    names. `in_stream` says that the batch DataFrame is one that Spark made for a stream: that of a foreachBatch.
-    `planned_state` and `planned_version` are what the plan was made on.
+    is the number of the call in a foreachBatch; a stream has no name, Spark numbers its batches. `in_stream` says that
+    the DataFrame is one that Spark made for a stream: that of a foreachBatch. `planned_state` and `planned_version` are
+    what the plan was made on.
     """
 
     payload: bytes
@@ -210,7 +206,7 @@ def in_source_order(rows: pa.Table) -> pa.Table:
 
 
 def _process(engine: VersionedEngine, settings: TaskSettings, applicant: Applicant, events: pa.Table) -> pa.Table:
-    """Run the batch as soon as the state is ours."""
+    """Run the batch as soon as this query owns the state."""
     owner = None if applicant.form == "once" else replace(settings.owner, query=applicant.query)
     if owner is not None:
         ownership.stay_alive(open_storage(settings.path), owner.token)

@@ -3,19 +3,18 @@
     events ── observe ── (its partition, if nothing orders it) ── repartition(1) ── mapInArrow(task) ── outcomes
     parallel, any source                                          one task          one micro-batch
 
-Everything before the shuffle runs in as many tasks as the source has partitions, everything after the
-outcomes as well: `repartition(1)` moves rows, it does not pull the work before it into one task as
-`coalesce(1)` would. The task itself is in `task`; nothing here runs an event.
+Everything before the shuffle and after the outcomes runs in parallel: `repartition(1)` moves rows, and does not pull
+the work before it into one task as `coalesce(1)` would. The task itself is in `task`; nothing here runs an event.
 
-What is done at the call: the program is linked, the columns and the stored tables are checked against it, and that it
-can run the events that the state may hold in place of rows; the state is filled from `initial` if it is empty, and the
-program is packed once for the workers. All structural mistakes are raised here. No JVM object is touched, so a Spark
-Connect session works as well; the process that calls must reach the state's path, as the workers must.
+The call links the program, checks columns and stored tables against it, and that it can run events that the state may
+hold instead of rows; fills an empty state from `initial`; and packs the program for the workers. All structural
+mistakes are raised here. No JVM object is touched, so a Spark Connect session works as well. The calling process must
+reach the state's path, as the workers must.
 
-A stream's events are counted by `observe`, for two reasons that have little to do with the count. An observed plan is
-not optimised away when a micro-batch has no rows, so the task runs for every micro-batch, and the state knows each of
-them. And Spark refuses two observations of one name in one plan, so a plan that would use a state twice is refused when
-it is made: in which order its two places apply their events to the state, nothing could say.
+A stream's events are counted by `observe` for two reasons. An observed plan is not optimised away when a micro-batch
+has no rows, so the task runs for every micro-batch, and the state knows each of them. And Spark refuses two
+observations of one name in one plan, so a plan that would use a state twice is refused: the order in which its two
+places apply their events would be undefined.
 """
 
 from __future__ import annotations
@@ -48,11 +47,13 @@ from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
 from tidegate.spark.known_programs import remember
 from tidegate.spark.payload import digest, pack
 from tidegate.spark.release import watch
-from tidegate.spark.stream_session import is_stream_session
 from tidegate.spark.task import TaskSettings, make_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_STREAM_SETTINGS = ("spark.sql.cbo.enabled", "spark.sql.requireAllClusterKeysForDistribution")
+"""What Spark turns off in the session of a stream, and users have no reason to."""
 
 _CALLS = "_tidegate_calls"
 """The attribute of a session that counts its calls of `transact`, by state."""
@@ -112,7 +113,7 @@ def transact(
     if log == "commands":
         require_repeatable(program, "transact")
     check_events(events.schema, program.plan, order_by, requests)
-    in_stream = not events.isStreaming and is_stream_session(events.sparkSession)
+    in_stream = not events.isStreaming and _is_of_stream(events.sparkSession)
     call = _count_call(events.sparkSession, path) if in_stream else 0
     newest = _prepared(program, path, initial or {}, keep_versions)
     remember(path, program)
@@ -184,8 +185,17 @@ def _observed(events: DataFrame, path: str) -> DataFrame:
     return observed
 
 
+def _is_of_stream(session: SparkSession) -> bool:
+    """Whether Spark made a session for a streaming query: that of the DataFrame in a foreachBatch.
+
+    Tasks cannot tell: the settings that a task sees are those of its session on top of those of the thread that started
+    it, which in a foreachBatch is the stream's.
+    """
+    return all(session.conf.get(name, None) == "false" for name in _STREAM_SETTINGS)
+
+
 def _count_call(session: SparkSession, path: str) -> int:
-    """The how many-th call of `transact` on a state by the user's function in a foreachBatch this is, from 0.
+    """The number of this call of `transact` on a state by the user's function in a foreachBatch, from 0.
 
     Spark makes a session object for each call of the function, so they are counted there.
     """

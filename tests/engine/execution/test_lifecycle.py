@@ -92,7 +92,7 @@ def recorded(strategy: Strategy, workers: int, program: list[Any], events: Any, 
         patch.setattr(core.runner._scheduler, "start", starting)
         for name in ("take_back", "repair"):
             patch.setattr(aborts, name, noting(found, name, getattr(aborts, name)))
-        outcomes = core.run(events)
+        outcomes = core.run(events).outcomes
         found.note("end")
         core.runner.workers.close()
     assert len(found.runs) == 1 and not found.run.stopped

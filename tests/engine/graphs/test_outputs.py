@@ -74,7 +74,8 @@ def test_outputs_wait_through_a_checkpoint_and_are_taken_some_at_a_time() -> Non
     other.run(EVENTS.slice(0, 1))
     assert other.take("slips").to_pylist() == [SLIPS[2], SLIPS[0]]
     assert other.take("slips", 5).num_rows == 0
-    assert core.take_outputs()["slips"].equals(waiting["slips"]) and core.outputs_waiting()["slips"].num_rows == 0
+    assert core.run(EVENTS.slice(0, 0), collect=True).outputs["slips"].equals(waiting["slips"])
+    assert core.outputs_waiting()["slips"].num_rows == 0
 
 
 def test_many_outputs_come_back_and_replace_what_waits() -> None:

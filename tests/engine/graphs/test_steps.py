@@ -96,8 +96,7 @@ def plain() -> Any:
 
 def test_a_trace_has_what_each_step_took_in_and_why_it_aborted(plain: Any) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    steps = core.take_steps()
+    steps = unpack_steps(core.run(EVENTS, trace=True).steps)
     assert [(step.flow, step.round, step.group, step.events, step.texts, step.reason) for step in steps] == [
         (0, 1, 0, (0,), (), None),
         (0, 1, 1, (), ("tea",), None),
@@ -113,14 +112,13 @@ def test_a_trace_has_what_each_step_took_in_and_why_it_aborted(plain: Any) -> No
     ]
     count, item, price, share = np.frombuffer(steps[1].inputs, np.int64)
     assert (count, item, price, np.int64(share).view(np.float64)) == (1, 0, 4, 2.0)
-    assert core.take_steps() == [] and core.take_packed_steps() == b""
     assert tables_of(core) == STATE
+    assert core.run(EVENTS).steps == b""
 
 
 def test_a_step_runs_on_the_input_of_its_record_and_not_on_what_lies_in_the_stream(plain: Any) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    steps = core.take_steps()
+    steps = unpack_steps(core.run(EVENTS, trace=True).steps)
     words = np.frombuffer(steps[1].inputs, np.int64).copy()
     words[2] += 1_000
     steps[1] = dataclasses.replace(steps[1], inputs=words.tobytes(), texts=("ink",))
@@ -136,8 +134,7 @@ def test_a_step_runs_on_the_input_of_its_record_and_not_on_what_lies_in_the_stre
 
 def test_a_record_may_hold_more_tuples_than_the_stream_has_room_for(plain: Any) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    first, second, *_ = core.take_steps()
+    first, second, *_ = unpack_steps(core.run(EVENTS, trace=True).steps)
     count, *tuples = np.frombuffer(second.inputs, np.int64).tolist()
     again = shop_core()
     again.begin_replay(EVENTS.slice(0, 1))
@@ -149,22 +146,21 @@ def test_a_record_may_hold_more_tuples_than_the_stream_has_room_for(plain: Any) 
 
 def test_steps_that_aborted_are_not_run_again_and_what_no_step_tells_of_is(plain: Any) -> None:
     core = shop_core()
-    outcomes = core.run(EVENTS, trace=True)
-    steps = core.take_steps()
+    result = core.run(EVENTS, trace=True)
+    steps = unpack_steps(result.steps)
     for cut, wanted in ((4, ["tea", "rum", "tea", "tea"]), (5, ["tea", "tea", "tea"]), (11, ["tea", "tea", "tea"])):
         again = shop_core()
         again.begin_replay(EVENTS)
         asked.clear()
         again.replay_steps(steps[:cut])
-        assert again.end_replay().equals(outcomes)
+        assert again.end_replay().outcomes.equals(result.outcomes)
         assert asked == wanted
         assert tables_of(again) == STATE
 
 
 def test_replayed_steps_start_nothing(plain: Any) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    first = core.take_steps()[0]
+    first = unpack_steps(core.run(EVENTS, trace=True).steps)[0]
     again = shop_core()
     again.begin_replay(EVENTS)
     asked.clear()
@@ -176,8 +172,7 @@ def test_replayed_steps_start_nothing(plain: Any) -> None:
 @pytest.mark.parametrize("wrong", ["left out", "twice", "of another round", "of another event"])
 def test_steps_that_do_not_fit_the_run_are_refused(plain: Any, wrong: str) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    steps = core.take_steps()
+    steps = unpack_steps(core.run(EVENTS, trace=True).steps)
     if wrong == "left out":
         del steps[2:5]
     elif wrong == "twice":
@@ -212,8 +207,7 @@ def test_records_that_cannot_be_of_this_program_are_refused_before_machine_code_
     plain: Any, wrong: dict[str, Any]
 ) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    first, second, *_ = core.take_steps()
+    first, second, *_ = unpack_steps(core.run(EVENTS, trace=True).steps)
     again = shop_core()
     again.begin_replay(EVENTS)
     again.replay_steps([first])
@@ -223,8 +217,7 @@ def test_records_that_cannot_be_of_this_program_are_refused_before_machine_code_
 
 def test_a_string_that_a_record_does_not_hold_is_refused(plain: Any) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    first, second, *_ = core.take_steps()
+    first, second, *_ = unpack_steps(core.run(EVENTS, trace=True).steps)
     again = shop_core()
     again.begin_replay(EVENTS)
     again.replay_steps([first])
@@ -234,8 +227,7 @@ def test_a_string_that_a_record_does_not_hold_is_refused(plain: Any) -> None:
 
 def test_a_step_that_committed_and_now_aborts_is_refused(plain: Any) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    steps = core.take_steps()
+    steps = unpack_steps(core.run(EVENTS, trace=True).steps)
     again = shop_core()
     again.load("Stock", pa.table({"id": ["tea"], "left": [0]}))
     again.begin_replay(EVENTS)
@@ -245,8 +237,7 @@ def test_a_step_that_committed_and_now_aborts_is_refused(plain: Any) -> None:
 
 def test_an_interpreted_step_that_committed_and_now_aborts_is_refused(plain: Any) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    first, second, *_ = core.take_steps()
+    first, second, *_ = unpack_steps(core.run(EVENTS, trace=True).steps)
     words = np.frombuffer(second.inputs, np.int64).copy()
     words[2] = 13
     again = shop_core()
@@ -258,8 +249,7 @@ def test_an_interpreted_step_that_committed_and_now_aborts_is_refused(plain: Any
 
 def test_packed_steps_come_back_and_cut_ones_are_refused(plain: Any) -> None:
     core = shop_core()
-    core.run(EVENTS, trace=True)
-    packed_steps = core.take_packed_steps()
+    packed_steps = core.run(EVENTS, trace=True).steps
     steps = unpack_steps(packed_steps)
     assert unpack_steps(pack_steps(steps) + packed_steps) == steps + steps
     assert unpack_steps(b"") == [] and unpack_steps(pack_steps([])) == []
@@ -274,9 +264,8 @@ def test_traced_runs_are_walked_by_one_worker_and_come_to_the_same(plain: Any, m
     found = []
     for trace in (False, True):
         core = EngineCore(build_program([shop]), strategy="lock", workers=2)
-        core.run(EVENTS.filter(pc.equal(EVENTS["transaction"], "orders")), trace=trace)
-        assert core.last_batch is not None
-        found.append((core.last_batch.strategy, core.rows("Bill").to_pylist(), core.rows("Stock").to_pylist()))
+        result = core.run(EVENTS.filter(pc.equal(EVENTS["transaction"], "orders")), trace=trace)
+        found.append((result.report.strategy, core.rows("Bill").to_pylist(), core.rows("Stock").to_pylist()))
         core.runner.workers.close()
     assert [strategy for strategy, *_ in found] == ["stages", "serial"]
     assert found[0][1:] == found[1][1:]
@@ -293,5 +282,9 @@ def test_who_traces_nothing_has_no_machine_code_for_it() -> None:
 def test_a_program_without_graphs_has_no_steps() -> None:
     with uncompiled():
         core = EngineCore(build_program([write]))
-        core.run(EVENTS.filter(pc.equal(EVENTS["transaction"], "write")), trace=True)
-        assert core.take_steps() == []
+        events = EVENTS.filter(pc.equal(EVENTS["transaction"], "write"))
+        outcomes = core.run(events).outcomes
+        with pytest.raises(RecoveryImpossible, match="only programs with graphs have steps"):
+            core.begin_replay(events)
+        result = core.run(events, trace=True)
+        assert result.steps == b"" and result.outcomes.equals(outcomes)
