@@ -47,6 +47,7 @@ ENGINE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("state",),
     ("intake",),
     ("arguments", "arrival", "batch", "loading"),
+    ("arrays", "inputs", "generated"),
     ("interpreter", "planning", "adaptation"),
     ("execution",),
     ("graphs", "single"),
