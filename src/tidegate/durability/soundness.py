@@ -116,11 +116,11 @@ class SoundReader(VersionReader):
 
     def served_in(self, version: int) -> Served:
         """What a snapshot says was served."""
-        header = self._read_header(version, "snapshot")
+        info, header = self._read_info(version, "snapshot"), self._read_header(version, "snapshot")
         for section in header.sections:
             if section.kind == SERVED:
                 name = file_name(version, "snapshot")
                 return Served.from_table(files.read_section(self.storage, name, header, section))
         served = Served()
-        served.add(self._read_info(version, "snapshot"))
+        served.add(info)
         return served
