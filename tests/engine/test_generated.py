@@ -13,7 +13,7 @@ import pytest
 
 import tidegate
 from tidegate.compiler.program import build_program
-from tidegate.engine.generated import PROVIDED
+from tidegate.engine.generated import CALLED, PROVIDED
 from tidegate.workloads import ledger, mixed
 from tidegate.workloads.leaderboard import leaderboard
 
@@ -30,6 +30,11 @@ def test_generated_code_names_nothing_that_it_is_not_given(name: str) -> None:
         own = {argument.arg for argument in function.args.args} | {n.id for n in names if isinstance(n.ctx, ast.Store)}
         used = {n.id for n in names} - own - defined - set(dir(builtins))
         assert used <= set(PROVIDED)
+
+
+def test_no_name_is_provided_twice() -> None:
+    public = [name for module in CALLED for name in vars(module) if PROVIDED.get(name) is vars(module)[name]]
+    assert len(public) > 30 and len(public) == len(set(public))
 
 
 def test_machine_code_is_made_anew_when_a_kernel_that_it_calls_has_changed(tmp_path: Path) -> None:
