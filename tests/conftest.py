@@ -94,6 +94,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tidegate-tests",
         config={
             "spark.master": "local[2]",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # each plan runs once on few rows: generated Java never pays
+            "spark.sql.codegen.wholeStage": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.ui.enabled": "false",

@@ -50,7 +50,7 @@ ODD_ARGUMENTS: list[Any] = [
 
 @pytest.mark.parametrize("seeds", chunks(0, PROGRAMS, 40), ids=name_of)
 def test_executing_one_by_one_equals_running_one_by_one(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
-    if seeds.start // 40 % 2:  # strings get other numbers all the time
+    if seeds.start // 40 % 2:  # strings are renumbered in every batch
         monkeypatch.setattr(core_module, "STRINGS_KEPT", -(10**9))
     with uncompiled():
         for seed in seeds:
@@ -147,7 +147,7 @@ def _assert_same_state(one: EngineCore, other: EngineCore, what: str) -> None:
 
 
 def _changes(engine: EngineCore) -> dict[str, Any]:
-    """What was written, in the order of the rows: that of the slots is nobody's concern."""
+    """The rows that were written, sorted: the order of their slots does not matter."""
     return {name: sorted(map(repr, bits(rows.to_pylist()))) for name, rows in engine.take_changes().items()}
 
 

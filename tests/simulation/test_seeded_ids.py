@@ -56,7 +56,8 @@ def test_a_thread_in_the_simulations_context_takes_them() -> None:
     drawn: list[uuid.UUID] = []
 
     def draw() -> None:
-        in_a_thread(lambda context=contextvars.copy_context(): drawn.append(context.run(uuid.uuid4)))
+        context = contextvars.copy_context()
+        in_a_thread(lambda: drawn.append(context.run(uuid.uuid4)))
 
     assert ids_around(draw)[0] == ALONE[0]
     assert drawn == ALONE[1:]
