@@ -29,6 +29,7 @@ from tidegate.operations.decision import Strategy
 
 from ...accounts import Account, Asset, close, collect, deposit, swap, transfer
 from ...strategies import STRATEGIES
+from ...truth.running import Record
 
 SHORT_SECONDS = 7.0
 LONG_SECONDS = 3600.0  # `TIDEGATE_STRESS_SECONDS` changes it
@@ -214,8 +215,9 @@ def play_for(seconds: float, first: int, count_max: int) -> list[float]:
     return shares
 
 
-def test_some_seconds_of_random_batches() -> None:
+def test_some_seconds_of_random_batches(record_property: Record) -> None:
     shares = play_for(SHORT_SECONDS, 0, 3000)
+    record_property("compared rounds of contended batches", len(shares))
     assert max(shares) > 0.5 and min(shares) < 0.2  # batches of both kinds
 
 
