@@ -1,4 +1,4 @@
-"""Fixtures that tests of several packages share: one local Spark, and a disk that is soon full."""
+"""Fixtures that tests of several packages share: one local Spark, code that is not compiled, a disk soon full."""
 
 from __future__ import annotations
 
@@ -26,20 +26,33 @@ hypothesis.settings.load_profile("tidegate")
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 LONGEST_FIRST = (
-    "truth/test_compiled_programs.py",
     "spark/test_exactly_once.py",
-    "truth/test_random_programs.py",
     "spark/test_identity.py",
+    "truth/test_random_programs.py",
     "spark/test_quickstart.py",
-    "truth/test_random_graphs.py",
-    "spark/test_transact_streaming.py",
-    "spark/test_bad_input.py",
-    "truth/test_logged_programs.py",
-    "commands/test_bench_durability.py",
     "simulation/test_world.py",
-    "durability/test_version_log.py",
+    "truth/test_random_steps.py",
+    "spark/test_transact_streaming.py",
+    "engine/test_stages.py",
+    "truth/test_compiled_programs.py",
     "engine/test_execute.py",
+    "durability/test_logged.py",
+    "engine/graphs/test_walk.py",
+    "golden/test_golden.py",
+    "truth/test_random_graphs.py",
+    "engine/graphs/test_lookup.py",
     "foundation/test_jit.py",
+    "spark/test_session.py",
+    "durability/test_version_log.py",
+    "durability/test_replayed_calls.py",
+    "engine/test_mixed_programs.py",
+    "spark/test_random_graphs.py",
+    "engine/execution/test_strategies.py",
+    "engine/execution/test_stress.py",
+    "truth/test_logged_programs.py",
+    "benchmarks/test_spark_logging.py",
+    "commands/test_bench_durability.py",
+    "golden/test_golden_graphs.py",
 )
 """A process takes the next file when it has done one: what takes long must not be what is left at the end."""
 
@@ -49,15 +62,25 @@ NOT_QUICK = (
     "benchmarks",
     "commands/test_bench.py",
     "commands/test_bench_strategies.py",
+    "commands/test_state.py",
+    "durability/test_compactor.py",
     "durability/test_crashes.py",
+    "durability/test_log_format.py",
+    "durability/test_log_reading.py",
+    "durability/test_protocol.py",
     "durability/test_s3.py",
-    "engine/execution/test_stress.py",
+    "durability/test_versioned_commands.py",
+    "engine/adaptation/test_punctuation.py",
+    "engine/graphs/test_history.py",
+    "engine/graphs/test_steps.py",
+    "engine/kernels/test_execution.py",
+    "engine/kernels/test_windows.py",
     "foundation/test_remote_storage.py",
     "simulation",
     "spark",
     "truth",
 )
-"""Files, and folders of them, that `make quick` leaves out: they start processes, or compare for a long time."""
+"""Files, and folders of them, that `make quick` leaves out: they start processes, or compile or compare for long."""
 
 QUICK_TOO = ("test_generated_code_equals_the_plain_functions[0-59]", "test_generated_code_equals_the_model[0-9]")
 """Of these files, the tests that it runs all the same: the first of many random programs."""
@@ -94,6 +117,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tidegate-tests",
         config={
             "spark.master": "local[2]",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # each plan runs once on few rows: generated Java never pays
+            "spark.sql.codegen.wholeStage": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.ui.enabled": "false",
@@ -101,6 +127,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def plainly() -> Iterator[None]:
+    """Generated code runs as plain Python: compiling a graph takes seconds."""
+    from tidegate.foundation.jit import uncompiled
+
+    with uncompiled():
+        yield
+
+
+@pytest.fixture(params=["compiled", "uncompiled"])
+def mode(request: pytest.FixtureRequest) -> None:
+    """The test runs twice: on machine code, and on the same generated code as plain Python."""
+    if request.param == "uncompiled":
+        request.getfixturevalue("plainly")
 
 
 @pytest.fixture
@@ -133,4 +175,4 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
                         totals[name.removeprefix("compared ")] += value
     if totals:
         parts = ", ".join(f"{count:,} {name}" for name, count in totals.items())
-        terminalreporter.write_line(f"the engine was compared with the oracle on random input: {parts}")
+        terminalreporter.write_line(f"compared on random input with the oracle or serial execution: {parts}")

@@ -7,6 +7,8 @@ import pytest
 from tidegate.benchmarks import execute
 from tidegate.benchmarks.harness import measure
 
+pytestmark = pytest.mark.usefixtures("plainly")  # `make smoke` runs it in machine code
+
 
 def test_both_ways_come_to_all_requests_and_votes() -> None:
     report = measure(execute.experiment(requests=200, votes=30, seed=1, rounds=1))

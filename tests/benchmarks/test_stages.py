@@ -8,6 +8,8 @@ from tidegate.benchmarks import stages
 from tidegate.benchmarks.harness import Experiment, measure
 from tidegate.workloads.chains import load_stages, stages_events
 
+pytestmark = pytest.mark.usefixtures("plainly")  # `make smoke` runs it in machine code
+
 
 def declared(steps: int = 3) -> Experiment:
     return stages.experiment(steps, events=200, cost_us=0.1, pace=20.0, workers=2, seed=1, rounds=1)

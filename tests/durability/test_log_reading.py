@@ -21,6 +21,7 @@ from tidegate.durability.log_reading import CommandReader, ExecuteBatch, Payload
 from tidegate.foundation.errors import RecoveryImpossible, StorageCorrupted
 from tidegate.operations.plan import ProgramPlan
 
+from .sales import Account, Sale, change
 from .test_log_format import FILE, Written, flipped, prefixes, read, sector_subsets, writes, zeroed
 
 # --- frames -----------------------------------------------------------------------------------------------------
@@ -183,23 +184,6 @@ def test_a_log_goes_on_where_the_scan_says_that_it_ends() -> None:
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
-    rate: float = 0.0
-    open: bool = False
-    note: str = ""
-
-
-@tg.table(key=("region", "day", "price"))
-class Sale:
-    region: str
-    day: int
-    price: float
-    count: int = 0
-
-
 @tg.table(key="name")
 class Shop:
     name: str
@@ -210,15 +194,6 @@ class Shop:
 class Point:
     at: float
     hits: int = 0
-
-
-@tg.transaction
-def change(account: Account, amount: int, rate: float, opened: bool, note: str) -> int:
-    account.balance += amount
-    account.rate = rate
-    account.open = opened
-    account.note = note
-    return account.balance
 
 
 @tg.transaction

@@ -54,7 +54,7 @@ from ..truth.random_graphs import GraphCase, random_graph_case
 from ..truth.running import FIRST_SOAK_SEED, Record, chunks, name_of
 from ..truth.stand_in import declared, model_of
 
-PROGRAMS, GRAPHS = 60, 60
+PROGRAMS, GRAPHS = 60, 40
 SOAK_PROGRAMS, SOAK_GRAPHS = 3_000, 2_000
 
 

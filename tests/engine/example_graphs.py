@@ -1,4 +1,4 @@
-"""Random batches with their graphs, as the engine builds them: for tests of what works on graphs.
+"""Random batches with their graphs, as the engine builds them: for tests of code that works on graphs.
 
 The program has transactions of many shapes: one row, two rows that split, four rows of two tables, lists that
 split and lists that do not, readers only. A test takes some of them.
@@ -21,32 +21,7 @@ from tidegate.engine.core import EngineCore
 from tidegate.engine.execution.scheduler import Run
 from tidegate.engine.planning.builder import GraphBuilder, Plan
 
-
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
-    notes: int = 0
-
-
-@tg.table(key="id")
-class Asset:
-    id: int
-    amount: int = 0
-
-
-@tg.transaction
-def put(dst: Account, value: int) -> int:
-    dst.balance += value
-    return dst.balance
-
-
-@tg.transaction
-def move(src: Account, dst: Account, value: int) -> int:
-    tg.require(src.balance >= value, "insufficient funds")
-    src.balance -= value
-    dst.balance += value
-    return src.balance
+from ..accounts import Account, Asset, deposit, transfer
 
 
 @tg.transaction
@@ -111,7 +86,7 @@ def total(others: list[Account]) -> int:
     return found
 
 
-SHAPES = [put, move, swap, look, price, follow, spend, share, pledge, total]
+SHAPES = [deposit, transfer, swap, look, price, follow, spend, share, pledge, total]
 
 
 def random_events(rng: np.random.Generator, program: list[Any], count: int, keys: int) -> pa.Table:
@@ -141,7 +116,7 @@ def random_program(rng: np.random.Generator) -> list[Any]:
 
 @dataclass(slots=True)
 class Built:
-    """A batch on its way through the engine, just when its graph stands."""
+    """A batch inside the engine at the moment when its graph is complete."""
 
     core: EngineCore
     events: pa.Table
@@ -162,7 +137,7 @@ class Built:
 def built(
     program: list[Any], events: pa.Table, workers: int = 1, split: bool = True, order: Any = None, start: int = 0
 ) -> Iterator[Built]:
-    """The graph of a batch of events; it is forgotten afterwards."""
+    """The graph of a batch of events; the engine drops it at the end of the block."""
     core = EngineCore(build_program(program), strategy="mvlk", workers=workers)
     order = np.arange(events.num_rows) if order is None else order
     try:

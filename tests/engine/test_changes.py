@@ -22,7 +22,7 @@ class Row:
 
 @tg.transaction
 def write(row: Row, value: int) -> int:
-    """Write a row, which is there then."""
+    """Write a row; it exists afterwards."""
     row.value = value
     return value
 

@@ -1,4 +1,4 @@
-"""Programs of plain transactions beside dataflow graphs: the strategies run the plain part, and nobody can tell."""
+"""Plain transactions beside dataflow graphs: the strategies run the plain part, and the outcomes are serial ones."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def follow(src: Account, amount: int) -> int:
 
 
 PAGES = tg.dataflow([count, promote], name="pages")
+WITH_LOOK_UPS = [PAGES, transfer, leave, follow]
 STRATEGIES: list[Strategy] = ["lock", "mvlk", "chains", tg.Decision(), "adaptive"]
 
 
@@ -87,7 +88,7 @@ def events(size: int, seed: int, shares: dict[str, float]) -> pa.Table:
 
 
 def seen(program: Any, batches: list[pa.Table], strategy: Strategy, workers: int) -> tuple[list[Any], list[str]]:
-    """All that a user can see of some batches, and how they ran."""
+    """Everything that a user can observe of some batches, and the strategy of each."""
     found: list[Any] = []
     ran = []
     with tg.Engine(program, strategy=strategy, workers=workers) as engine:
@@ -131,15 +132,15 @@ def test_the_strategies_run_plain_transactions_between_look_ups(
     monkeypatch.setattr(stages, "AROUND_EVENTS", least)
     shares = {"clicks": 0.1, "transfer": 0.7, "leave": 0.1, "follow": 0.1}
     batches = [events(size, size, shares) for size in (300, 1, 300, 300)]
-    wanted, _ = seen([PAGES, transfer, leave, follow], batches, "serial", 1)
-    found, ran = seen([PAGES, transfer, leave, follow], batches, strategy, 3)
+    wanted, _ = seen(WITH_LOOK_UPS, batches, "serial", 1)
+    found, ran = seen(WITH_LOOK_UPS, batches, strategy, 3)
     assert found == wanted
     assert strategy == "adaptive" or str(strategy) in ran[0]
 
 
 def test_short_runs_of_plain_transactions_stay_in_the_walk() -> None:
     shares = {"transfer": 0.5, "follow": 0.5}
-    with tg.Engine([PAGES, transfer, follow], strategy="lock", workers=2) as engine:
+    with tg.Engine(WITH_LOOK_UPS, strategy="lock", workers=2) as engine:
         engine.run(events(400, 1, shares))
         assert engine.last_batch is not None and engine.last_batch.strategy == "serial"
 
@@ -149,7 +150,7 @@ def test_one_that_looks_rows_up_does_not_take_the_workers_from_the_others() -> N
     names = np.array(few["transaction"].to_pylist())
     names[[500, 2_000]] = "follow"
     batch = few.set_column(0, "transaction", pa.array(names))
-    with tg.Engine([PAGES, transfer, follow], strategy="lock", workers=2) as engine:
+    with tg.Engine(WITH_LOOK_UPS, strategy="lock", workers=2) as engine:
         engine.run(batch)
         assert engine.last_batch is not None
         assert (engine.last_batch.strategy, engine.last_batch.workers) == ("lock, serial", 2)
@@ -223,16 +224,16 @@ def test_events_that_wait_are_not_forgotten_by_a_batch_that_no_graph_sees() -> N
 def test_events_that_wait_across_a_restart_beside_batches_that_no_graph_sees(tmp_path: Path) -> None:
     program = [tg.dataflow([count, promote], name="pages", atomic_batch=3), transfer]
     plain = events(200, 3, {"transfer": 1.0})
-    with tg.Engine(program, strategy="lock", workers=2, directory=str(tmp_path / "state")) as engine:
+    with uncompiled(), tg.Engine(program, strategy="lock", workers=2, directory=str(tmp_path / "state")) as engine:
         engine.run(events(2, 1, {"clicks": 1.0}))
-    with tg.Engine(program, strategy="lock", workers=2, directory=str(tmp_path / "state")) as engine:
+    with uncompiled(), tg.Engine(program, strategy="lock", workers=2, directory=str(tmp_path / "state")) as engine:
         assert len(engine.run(plain)) == 200
         assert len(engine.run(events(1, 2, {"clicks": 1.0}))) == 3
         assert len(engine.run(plain)) == 200
 
 
 def test_few_plain_events_beside_stages_that_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too few for the strategies of adaptive: they are walked through, and whoever walks must know them."""
+    """Adaptive gives so few events to no strategy: the walk runs them, and it must know their transactions."""
     monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
     batches = [events(50, seed, {"clicks": 0.5, "transfer": 0.5}) for seed in range(4)]
     program = [tg.dataflow([count, promote], name="pages"), transfer]

@@ -1,8 +1,7 @@
-"""Stages of dataflow graphs: which there are, that they run side by side, and that nobody can tell."""
+"""Stages of dataflow graphs: how a program is divided, and that stages side by side give the serial outcomes."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,14 +12,15 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler.program import build_program
-from tidegate.engine import stages
-from tidegate.engine.graphs import lanes, walk
+from tidegate.engine.graphs import lanes
 from tidegate.engine.graphs.lanes import Pipeline, pieces_of
 from tidegate.engine.state.streams import StreamState
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.decision import Strategy
 from tidegate.operations.plan import ProgramPlan
 from tidegate.testing import check_history
+
+from ..stages_in_pieces import stages_in_pieces
 
 
 @tg.table(key="id")
@@ -104,7 +104,7 @@ def batch(count: int, seed: int, spare: float = 0.3) -> pa.Table:
 
 
 def answers(strategy: Strategy, workers: int, batches: list[pa.Table], program: Any = PROGRAM) -> tuple[Any, list[str]]:
-    """All that a user can see of a run, and how its batches ran."""
+    """Everything that a user can observe of a run, and the strategy of each batch."""
     seen, ran = [], []
     with tg.Engine(program, strategy=strategy, workers=workers, record=True) as engine:
         engine.load(Stock, pa.table({"id": np.arange(40), "left": np.full(40, 50)}))
@@ -120,19 +120,14 @@ def answers(strategy: Strategy, workers: int, batches: list[pa.Table], program: 
 
 
 @pytest.fixture
-def many_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Threads change places as often as they can."""
-    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
-    monkeypatch.setattr(walk, "PIECES", 10_000)
-    monkeypatch.setattr(walk, "PIECE_EVENTS", 7)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
+def many_pieces() -> Iterator[None]:
+    """Stages run side by side in small pieces, and threads are switched as often as possible."""
+    with stages_in_pieces(events=7, switch_seconds=1e-6):
+        yield
 
 
 def hidden_look() -> None:
-    """A look-up where nobody sees it before it runs."""
+    """A look-up that the compiler cannot see."""
     tg.lookup(Stock, 1)
 
 
@@ -200,7 +195,7 @@ class TestSideBySide:
     @pytest.mark.usefixtures("many_pieces")
     @pytest.mark.parametrize("workers", [2, 3, 8])
     @pytest.mark.parametrize("strategy", ["lock", tg.Decision(), "adaptive"], ids=str)
-    def test_nobody_can_tell(self, strategy: Strategy, workers: int) -> None:
+    def test_the_answers_are_those_of_the_serial_walk(self, strategy: Strategy, workers: int) -> None:
         batches = [batch(count, seed) for seed, count in enumerate((500, 1, 0, 700))]
         wanted, alone = answers("serial", 1, batches)
         found, ran = answers(strategy, workers, batches)
@@ -268,10 +263,10 @@ class TestSideBySide:
         program = [tg.dataflow([pack, bill, broken])]
         with uncompiled(), tg.Engine(program, strategy="lock", workers=2) as engine:
             engine.load(Stock, pa.table({"id": np.arange(40), "left": np.full(40, 100)}))
-            threads = threading.active_count()
+            before = set(threading.enumerate())
             with pytest.raises(tg.DefinitionError, match="lookup"):
                 engine.run(batch(2_000, 0, spare=0.0).drop(["transaction"]))
-            assert threading.active_count() <= threads + 2
+            assert len(set(threading.enumerate()) - before) <= 2  # the engine's workers
 
 
 BEFORE = [[], [0], [0], [1]]
@@ -302,7 +297,7 @@ class TestPipeline:
         for piece in range(20):
             assert place[0, piece] < min(place[1, piece], place[2, piece]) and place[1, piece] < place[3, piece]
 
-    def test_who_fails_stops_all(self) -> None:
+    def test_a_worker_that_fails_stops_all(self) -> None:
         def fail(lane: int, piece: int) -> None:
             if (lane, piece) == (1, 3):
                 raise RuntimeError("broken")

@@ -1,4 +1,4 @@
-"""Traps of a table in memory that its comparison with a dict meets only by luck."""
+"""Traps of a table in memory that random comparison with a dict would rarely find."""
 
 from __future__ import annotations
 

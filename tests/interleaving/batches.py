@@ -1,7 +1,7 @@
 """Small contended batches on interleaved workers: whatever the schedule, the outcome is that of serial execution.
 
 A play is a function of its seed, which draws the events, the number of workers and the schedule. Pieces of work that
-workers take at a time are made small, and all workers take part in everything, so that few events make many meetings.
+workers take at a time are made small, and all workers take part in everything, so that few events conflict often.
 """
 
 from __future__ import annotations
@@ -23,29 +23,10 @@ from tidegate.engine.planning import builder
 from tidegate.foundation.jit import uncompiled
 from tidegate.operations.decision import Strategy
 
+from ..accounts import Account, collect, deposit, multiply, transfer
 from .interleaver import InterleavedWorkers
 from .kernels import plain_kernels
 from .schedules import Schedule, Seeded
-
-
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
-
-
-@tg.transaction
-def deposit(dst: Account, value: int) -> int:
-    dst.balance += value
-    return dst.balance
-
-
-@tg.transaction
-def transfer(src: Account, dst: Account, value: int) -> int:
-    tg.require(src.balance >= value, "insufficient funds")
-    src.balance -= value
-    dst.balance += value
-    return src.balance
 
 
 @tg.transaction
@@ -66,30 +47,13 @@ def charge(src: Account, dst: Account, value: int) -> None:
 
 
 @tg.transaction
-def collect(dst: Account, others: list[Account], value: int) -> int:
-    """The list may hold a row twice, or the target, or nothing."""
-    for other in others:
-        tg.require(other.balance >= value, "a poor one")
-        other.balance -= value
-        dst.balance += value
-    return dst.balance
-
-
-@tg.transaction
-def multiply(dst: Account, value: int) -> int:
-    """Leaves 64 bits if the value is large: then the batch stops, and is run again serially."""
-    dst.balance = dst.balance * value
-    return dst.balance
-
-
-@tg.transaction
 def look(src: Account) -> int:
     return src.balance
 
 
 TRANSACTIONS = (deposit, transfer, raise_by, charge, collect, multiply, look)
 PROGRAM = build_program(TRANSACTIONS)
-OPENING = pa.table({"id": np.arange(5), "balance": np.full(5, 50)})
+OPENING = pa.table({"id": np.arange(5), "balance": np.full(5, 50), "notes": np.zeros(5, np.int64), "rate": np.ones(5)})
 LARGE = 2**62
 
 
@@ -124,7 +88,7 @@ def outcome(strategy: Strategy, workers: int, events: dict[str, Any]) -> tuple[A
 
 @contextmanager
 def small_pieces(accesses: bool = False) -> Iterator[None]:
-    """Inside this block kernels are plain Python, and every worker takes part where they take steps."""
+    """Inside this block kernels are plain Python, and even the smallest batch is shared among all workers."""
     with plain_kernels(accesses), pytest.MonkeyPatch.context() as patch:
         if accesses:  # building and installing need no atomic operation
             patch.setattr(builder, "PARALLEL_EVENTS", 1)

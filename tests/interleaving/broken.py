@@ -1,4 +1,4 @@
-"""Atomic operations that are none: a checker that does not find them in a kernel finds nothing."""
+"""Operations that look atomic and are not: a checker that does not find them in a kernel finds nothing."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ from .races import RaceDetector
 from .schedules import Schedule
 
 STEPS_MAX = 50_000
-LOOKS = 2  # so often a waiting worker looks again before it counts as waiting for ever
+LOOKS = 2  # a worker that looks again this often, and sees no change, counts as waiting for ever
 STEPS_SHOWN = 40
 
 
 class Stuck(AssertionError):
-    """Workers wait for each other for ever, or go round and round."""
+    """A deadlock or a livelock: workers wait for each other, or repeat the same steps, for ever."""
 
 
 class _Abandoned(BaseException):

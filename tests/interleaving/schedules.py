@@ -65,7 +65,7 @@ class Path:
 
 
 def every_schedule(preemptions_max: int) -> Iterator[Path]:
-    """All schedules in which a worker that could go on is stopped at most so often; each must be used up in turn."""
+    """All schedules with up to `preemptions_max` preemptions; play each to its end before taking the next."""
     given: list[int] = []
     while True:
         path = Path(given, preemptions_max)

@@ -21,7 +21,6 @@ import contextlib
 import os
 import random
 import types
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -38,6 +37,7 @@ from tidegate.foundation.storage import LocalStorage
 
 from .disk import Faults, SimulatedCrash, SimulatedDisk
 from .ledger import Command, Ledger, Refused, draw, perform, program, state_of
+from .seeded_ids import seeded_ids
 
 WORLDS, SOAK_WORLDS = 240, 6_000
 FOLDER = "/state"
@@ -85,11 +85,9 @@ def small_and_alike(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Files grow by little, and what is random or the time outside of the simulation is the same each time."""
     monkeypatch.setattr(appending, "STEP_SIZE", 2048)
     monkeypatch.setattr(logged, "EARLY_BYTES", logged.EARLY_BYTES)  # worlds set it, and this undoes it
-    numbers = random.Random(0)
-    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=numbers.getrandbits(128), version=4))
     for module in (logged, command_log):
         monkeypatch.setattr(module, "time", types.SimpleNamespace(time=lambda: 1_700_000_000.0))
-    with uncompiled():
+    with uncompiled(), seeded_ids(random.Random(0)):
         yield
 
 

@@ -27,7 +27,7 @@ from .histories import STEPS, live, live_shortly
 from .ledgers import Attempt, Subject, ledger_events, named, subject
 from .world import World
 
-WORLDS, SOAK_WORLDS = 200, 4_000
+WORLDS, SOAK_WORLDS = 140, 4_000
 FIRST_SOAK_SEED = 1_000_000
 SOAK_SEEDS_OF_A_CRASH = 8
 

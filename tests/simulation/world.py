@@ -29,7 +29,6 @@ import random
 import re
 import time
 import types
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -60,6 +59,7 @@ from .actors import FOLDER, Job, Query, Worker
 from .disk import Faults, SimulatedCrash, SimulatedDisk
 from .ledgers import Attempt, Ledger, Subject, Wrong, named, shuffled
 from .processes import Process, Turns
+from .seeded_ids import seeded_ids
 
 REFUSING = ("sync_fails", "folder_sync_fails", "disk_full", "read_error", "naming_fails")
 STORY_CALLS = 120
@@ -109,9 +109,9 @@ class World:
             host=lambda: "simulated",
         )
         with contextlib.ExitStack() as patches:
+            patches.enter_context(seeded_ids(self._ids))
             for owner, name, value in (
                 (time, "time", lambda: self.now),
-                (uuid, "uuid4", lambda: uuid.UUID(int=self._ids.getrandbits(128), version=4)),
                 (os, "getpid", lambda: self.pid),
                 (ownership, "_holds", {}),
                 (holds, "_turn", contextlib.nullcontext()),  # each process has one, and threads are processes here

@@ -7,8 +7,6 @@ In a file of its own, so that another process can run it beside the others. One 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from .running import (
@@ -23,12 +21,6 @@ from .running import (
     run_seeds,
     some_compiled,
 )
-
-
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of programs that nobody will run again stay out of the user's cache."""
-    monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path))
 
 
 @pytest.mark.usefixtures("own_cache")

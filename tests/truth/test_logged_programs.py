@@ -7,14 +7,8 @@ Each seed gives a program with its events, and calls, checkpoints, ends and open
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tidegate.engine import stages
-from tidegate.engine.graphs import walk
 from tidegate.foundation.jit import uncompiled
 
 from . import comparison, graph_comparison
@@ -24,7 +18,7 @@ from .random_events import random_case
 from .random_graphs import random_graph_case
 from .running import FIRST_COMPILED_SEED, FIRST_SOAK_SEED, Record, chunks, name_of
 
-PROGRAMS, GRAPHS, COMPILED = 80, 60, 3
+PROGRAMS, GRAPHS, COMPILED = 60, 40, 3
 SOAK_PROGRAMS, SOAK_GRAPHS = 4_000, 2_000
 
 
@@ -51,24 +45,6 @@ def run_graphs(seeds: range, small: bool = False) -> int:
             error.add_note(f"seed {seed}\n{graph_comparison.explain(case)}")
             raise
     return opened
-
-
-@pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stages run side by side whenever there are several, two events at a time, and threads change often."""
-    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
-    monkeypatch.setattr(walk, "PIECES", 10_000)
-    monkeypatch.setattr(walk, "PIECE_EVENTS", 2)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that nobody will run again stay out of the user's cache."""
-    monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path))
 
 
 @pytest.mark.parametrize("seeds", chunks(0, PROGRAMS, 20), ids=name_of)

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import tidegate as tg
 from tidegate.engine import core, stages
-from tidegate.engine.graphs import lanes, walk
+from tidegate.engine.graphs import lanes
 from tidegate.engine.state import history, journal, streams, table, windows
 from tidegate.foundation.jit import uncompiled
 
@@ -31,7 +29,7 @@ from .random_graphs import GraphCase, random_graph_case
 from .running import FIRST_COMPILED_SEED, FIRST_SOAK_SEED, Record, chunks, name_of
 from .stand_in import declared, model_of
 
-UNCOMPILED, COMPILED = 150, 3
+UNCOMPILED, COMPILED = 100, 3
 SOAK_UNCOMPILED, SOAK_COMPILED = 5_000, 300
 CALLS = [Calls("cuts"), Calls("single"), Calls("ordered"), Calls()]
 SIDE_BY_SIDE = [
@@ -49,19 +47,9 @@ def some_calls(seed: int) -> list[Calls]:
 
 
 @pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stages run side by side whenever there are several, two events at a time, and threads change often.
-
-    Where they do not, the strategies run every plain transaction.
-    """
-    monkeypatch.setattr(stages, "SIDE_BY_SIDE_EVENTS", 1)
+def all_side_by_side(small_pieces: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where stages do not run side by side, the strategies run every plain transaction."""
     monkeypatch.setattr(stages, "AROUND_EVENTS", 1)
-    monkeypatch.setattr(walk, "PIECES", 10_000)
-    monkeypatch.setattr(walk, "PIECE_EVENTS", 2)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(interval)
 
 
 def failure_of(case: GraphCase, calls: Sequence[Calls]) -> Exception | None:
@@ -127,12 +115,6 @@ def test_generated_code_equals_the_model(
         make_room_scarce(monkeypatch)
     with uncompiled():
         record_property("compared dataflow programs uncompiled", run_seeds(seeds))
-
-
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that nobody will run again stay out of the user's cache."""
-    monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path))
 
 
 @pytest.mark.usefixtures("own_cache")

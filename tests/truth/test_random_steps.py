@@ -31,11 +31,13 @@ from .choices import Choices
 from .comparison import ARROW, bits, imported
 from .graph_comparison import events_schema, explain, pieces
 from .random_graphs import GraphCase, random_graph_case
-from .running import chunks, name_of
+from .running import Record, chunks, name_of
 from .test_random_graphs import make_room_scarce
 
-PLAIN, SCARCE, COMPILED = 60, 24, 2
+PLAIN, SCARCE, COMPILED = 40, 24, 2
+EXAMINED = 60
 FIRST_SCARCE_SEED, FIRST_COMPILED_SEED = 500, 4_000_000
+COMPARED = "compared dataflow programs run again from their steps"
 CUTS_MAX = 8
 """A call of many steps is cut behind some of them only."""
 
@@ -201,15 +203,16 @@ def run_seeds(seeds: range, small: bool = False) -> int:
 
 
 @pytest.mark.parametrize("seeds", chunks(0, PLAIN, 20), ids=name_of)
-def test_any_first_steps_and_then_triggers_give_what_the_run_gave(seeds: range) -> None:
+def test_any_first_steps_and_then_triggers_give_what_the_run_gave(seeds: range, record_property: Record) -> None:
     with uncompiled():
         assert run_seeds(seeds) > len(seeds)
+    record_property(COMPARED, len(seeds))
 
 
 def test_steps_of_generated_programs_are_of_all_kinds() -> None:
     seen: collections.Counter[str] = collections.Counter()
     with uncompiled():
-        for seed in range(PLAIN):
+        for seed in range(EXAMINED):
             case = random_graph_case(Choices(seed))
             with imported(case.source) as module:
                 core = opened(case, module)
@@ -224,12 +227,16 @@ def test_steps_of_generated_programs_are_of_all_kinds() -> None:
 
 
 @pytest.mark.parametrize("seeds", chunks(FIRST_SCARCE_SEED, SCARCE, 12), ids=name_of)
-def test_so_they_do_where_every_array_is_too_small(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_they_do_where_every_array_is_too_small(
+    seeds: range, record_property: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_room_scarce(monkeypatch)
     with uncompiled():
         assert run_seeds(seeds) > len(seeds)
+    record_property(COMPARED, len(seeds))
 
 
 @pytest.mark.parametrize("seeds", chunks(FIRST_COMPILED_SEED, COMPILED, 1), ids=name_of)
-def test_so_they_do_in_machine_code(seeds: range) -> None:
+def test_so_they_do_in_machine_code(seeds: range, record_property: Record) -> None:
     assert run_seeds(seeds, small=True) > len(seeds)
+    record_property(COMPARED, len(seeds))

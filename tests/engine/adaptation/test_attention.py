@@ -34,14 +34,14 @@ def never(cost_ns: float) -> bool:
 
 class TestSerialSpell:
     def batches(self, spell: SerialSpell, cost_ns: float = 100.0) -> int:
-        """How many batches of a cost run without a look."""
+        """How many batches of this cost run before the next probe."""
         count = 0
         while spell.goes_on(never) and count < 1000:
             spell.ran(cost_ns)
             count += 1
         return count
 
-    def test_each_time_that_it_begins_again_it_lasts_longer_up_to_a_limit(self) -> None:
+    def test_every_further_spell_lasts_longer_up_to_a_limit(self) -> None:
         spell, lengths = SerialSpell(), []
         for _ in range(6):
             spell.begin(100.0)
@@ -49,7 +49,7 @@ class TestSerialSpell:
         assert lengths[:2] == [SPELL_BATCHES, 2 * SPELL_BATCHES]
         assert lengths[-2:] == [SPELL_BATCHES_MAX, SPELL_BATCHES_MAX]
 
-    def test_several_workers_end_it_and_the_next_begins_as_the_first(self) -> None:
+    def test_after_a_parallel_batch_spells_are_short_again(self) -> None:
         spell = SerialSpell()
         for _ in range(3):
             spell.begin(100.0)
@@ -58,19 +58,19 @@ class TestSerialSpell:
         spell.begin(100.0)
         assert self.batches(spell) == SPELL_BATCHES
 
-    def test_costlier_functions_end_it(self) -> None:
+    def test_costlier_functions_end_a_spell(self) -> None:
         spell = SerialSpell()
         spell.begin(100.0)
         spell.ran(200.0)
         assert not spell.goes_on(never)
 
-    def test_cheaper_ones_do_not(self) -> None:
+    def test_cheaper_functions_do_not_end_a_spell(self) -> None:
         spell = SerialSpell()
         spell.begin(100.0)
         spell.ran(50.0)
         assert spell.goes_on(never)
 
-    def test_what_is_cheap_without_a_doubt_goes_on_for_ever(self) -> None:
+    def test_a_spell_of_clearly_cheap_functions_never_ends(self) -> None:
         spell = SerialSpell()
         spell.begin(100.0)
         self.batches(spell)
@@ -78,7 +78,7 @@ class TestSerialSpell:
             assert spell.goes_on(lambda cost_ns: cost_ns < 130.0)
             spell.ran(100.0)
         self.batches(spell)
-        assert not spell.goes_on(lambda cost_ns: cost_ns < 110.0)  # a quarter more would not be
+        assert not spell.goes_on(lambda cost_ns: cost_ns < 110.0)  # with a quarter more it would not be cheap
 
 
 class TestHabit:
@@ -96,7 +96,7 @@ class TestHabit:
         return count
 
     @pytest.mark.parametrize("candidate", ALONE, ids=str)
-    def test_what_was_chosen_twice_is_taken_for_a_few_batches(self, candidate: Candidate) -> None:
+    def test_a_strategy_chosen_twice_is_repeated_for_a_few_batches(self, candidate: Candidate) -> None:
         habit = Habit()
         assert self.lasts(habit) == 0
         habit.judge(self.choice(candidate), 0.1, 1.0)
@@ -106,13 +106,13 @@ class TestHabit:
             assert self.lasts(habit) == HABIT_BATCHES
 
     @pytest.mark.parametrize("candidate", [c for c in CANDIDATES if c is SERIAL or c is FAMILIES or c.shared], ids=str)
-    def test_serial_and_what_needs_families_is_not(self, candidate: Candidate) -> None:
+    def test_serial_and_strategies_that_need_families_are_not_repeated(self, candidate: Candidate) -> None:
         habit = Habit()
         for _ in range(3):
             habit.judge(self.choice(candidate), 0.1, 1.0)
             assert self.lasts(habit) == 0
 
-    def test_nor_where_looking_is_cheap_beside_running_or_another_was_chosen(self) -> None:
+    def test_nothing_is_repeated_where_looking_is_cheap_or_the_choice_changed(self) -> None:
         habit = Habit()
         for _ in range(3):
             habit.judge(self.choice(self.ALONE[0]), 0.01, 1.0)
@@ -121,7 +121,7 @@ class TestHabit:
         assert self.lasts(habit) == 0
 
     @pytest.mark.parametrize("cost_ns", [500.0, 2_000.0])
-    def test_other_functions_end_it(self, cost_ns: float) -> None:
+    def test_functions_of_another_cost_end_a_habit(self, cost_ns: float) -> None:
         habit = Habit()
         for _ in range(2):
             habit.judge(self.choice(self.ALONE[0]), 0.1, 1.0)
@@ -138,20 +138,20 @@ class TestHabit:
 
 
 class TestKnownCost:
-    def test_it_is_used_for_some_batches_and_then_measured_again(self) -> None:
+    def test_a_known_cost_is_used_for_some_batches_and_then_measured_again(self) -> None:
         known = KnownCost()
         assert known.take(never) is None
         known.learn(5_000.0)
         assert [known.take(never) for _ in range(UNPROBED_BATCHES)] == [5_000.0] * UNPROBED_BATCHES
         assert known.take(never) is None
 
-    def test_it_is_not_where_much_less_would_be_cheap(self) -> None:
+    def test_a_known_cost_is_measured_again_where_a_much_lower_one_would_be_cheap(self) -> None:
         known = KnownCost()
         known.take(never)
         known.learn(5_000.0)
         assert known.take(lambda cost_ns: cost_ns < 2_000.0) is None
 
-    def test_a_batch_that_told_nothing_makes_it_unknown(self) -> None:
+    def test_a_batch_without_a_measurement_makes_the_cost_unknown(self) -> None:
         known = KnownCost()
         known.take(never)
         known.learn(5_000.0)
@@ -167,53 +167,53 @@ class TestUnrelated:
     def other(self) -> Candidate:
         return next(candidate for candidate in CANDIDATES if candidate.strategy == "mvlk")
 
-    def test_they_are_not_searched_for_while_rows_are_as_hot_as_they_were(self) -> None:
+    def test_no_search_while_the_hottest_row_stays_as_hot(self) -> None:
         unrelated = Unrelated()
         assert unrelated.worth_a_search(lambda: 0.2)
         unrelated.judge(self.choice(self.other(), largest=1.0, hot=0.2))
         assert [unrelated.worth_a_search(lambda: 0.2) for _ in range(UNRELATED_BATCHES)] == [False] * UNRELATED_BATCHES
         assert unrelated.worth_a_search(lambda: 0.2)
 
-    def test_for_longer_each_time_that_it_was_in_vain_up_to_a_limit(self) -> None:
+    def test_each_search_in_vain_makes_the_pause_longer_up_to_a_limit(self) -> None:
         unrelated, lengths = Unrelated(), []
         for candidate in (self.other(), self.other(), self.other(), self.other(), FAMILIES, self.other()):
             unrelated.judge(self.choice(candidate, largest=1.0 if candidate is not FAMILIES else 0.01, hot=0.2))
             lengths.append(sum(1 for _ in iter(lambda: unrelated.worth_a_search(lambda: 0.2), True)))
         assert lengths == [UNRELATED_BATCHES, 16, UNRELATED_BATCHES_MAX, UNRELATED_BATCHES_MAX, 0, UNRELATED_BATCHES]
 
-    def test_nor_where_no_row_is_hot_at_all(self) -> None:
+    def test_no_search_where_no_row_is_hot(self) -> None:
         unrelated = Unrelated()
         unrelated.judge(self.choice(self.other(), largest=1.0, hot=0.0))
         assert not unrelated.worth_a_search(lambda: 0.0)
 
-    def test_they_are_at_once_when_the_hottest_row_has_cooled(self) -> None:
+    def test_a_search_at_once_when_the_hottest_row_has_cooled(self) -> None:
         unrelated = Unrelated()
         unrelated.judge(self.choice(self.other(), largest=1.0, hot=0.2))
         assert not unrelated.worth_a_search(lambda: 0.15)
         assert unrelated.worth_a_search(lambda: 0.05)
 
     @pytest.mark.parametrize(("candidate", "again"), [(FAMILIES, True), (SERIAL, False)], ids=str)
-    def test_they_are_while_they_are_taken_and_not_after_serial(self, candidate: Candidate, again: bool) -> None:
+    def test_a_search_after_families_were_chosen_and_none_after_serial(self, candidate: Candidate, again: bool) -> None:
         unrelated = Unrelated()
         unrelated.judge(self.choice(candidate, largest=0.01, hot=0.2))
         assert unrelated.worth_a_search(lambda: 0.2) is again
 
     @pytest.mark.parametrize(("factor", "again"), [(NEARLY * 0.99, True), (NEARLY * 1.01, False)])
-    def test_they_are_if_they_came_near_to_what_was_chosen(self, factor: float, again: bool) -> None:
+    def test_a_search_if_families_were_nearly_chosen(self, factor: float, again: bool) -> None:
         unrelated, choice = Unrelated(), self.choice(self.other(), largest=1.0, hot=0.2)
         choice.predicted.update({name: 1e9 for name in choice.predicted if name.startswith(str(FAMILIES))})
         choice.predicted[str(FAMILIES)] = factor * choice.predicted[str(self.other())]
         unrelated.judge(choice)
         assert unrelated.worth_a_search(lambda: 0.2) is again
 
-    def test_they_are_if_only_habit_kept_another_strategy(self) -> None:
+    def test_a_search_if_only_habit_kept_another_strategy(self) -> None:
         unrelated = Unrelated()
         unrelated.judge(self.choice(self.other(), largest=0.01, hot=0.2))
         assert unrelated.worth_a_search(lambda: 0.2)
 
 
 class TestOnTheEngine:
-    """The numbers of looks, counted where they happen."""
+    """The numbers of probes and searches, counted inside the engine."""
 
     @pytest.fixture
     def looks(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
@@ -231,7 +231,7 @@ class TestOnTheEngine:
         monkeypatch.setattr(probing.Prober, "probe", counted_probe)
         monkeypatch.setattr(families, "find", counted_find)
         monkeypatch.setattr(probing, "PROBE_CALLS", 0)  # however slow the machine, a probe leaves most of the batch
-        monkeypatch.setattr(runner, "SURE", 0.0)  # nothing is cheap without a doubt
+        monkeypatch.setattr(runner, "SURE", 0.0)  # no cost counts as clearly cheap
         monkeypatch.setattr(runner, "processors", lambda: 2)
         return counts
 
@@ -254,7 +254,7 @@ class TestOnTheEngine:
         self.run(monkeypatch, FAMILIES, [2_000] * 10)
         assert looks == {"probe": 2, "find": 10}  # the first batch also loads code, and its cost tells nothing
 
-    def test_what_was_chosen_twice_is_not_looked_for(
+    def test_a_strategy_chosen_twice_is_repeated_without_a_probe(
         self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(attention, "DOUBT", 1e9)
@@ -265,12 +265,16 @@ class TestOnTheEngine:
         by_habit = [why.startswith("as the batch before: ") for why in seen]
         assert by_habit == [False, False, *[True] * HABIT_BATCHES, False, *[True] * HABIT_BATCHES]
 
-    def test_after_serial_nothing_is_looked_at(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_after_a_serial_batch_nothing_is_probed(
+        self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(attention, "DOUBT", 1e9)  # whatever the machine does meanwhile, functions cost the same
         seen = self.run(monkeypatch, SERIAL, [1_000] * (SPELL_BATCHES + 2))
         assert looks == {"probe": 2, "find": 1}  # around the spell; families were not worth a second search
         assert ["serial, as the batch before" in why for why in seen].count(True) == SPELL_BATCHES
 
-    def test_until_functions_take_something_else(self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_after_a_serial_batch_functions_of_another_cost_are_probed(
+        self, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.run(monkeypatch, SERIAL, [100, 20_000, 20_000])
         assert looks["probe"] >= 2

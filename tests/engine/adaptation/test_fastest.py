@@ -1,4 +1,4 @@
-"""The fastest of several ways: known by trial, and tried again."""
+"""The fastest of several ways is found by trial, and the others are tried again now and then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WAYS = ["walking", "riding", "flying"]
 
 
 def taught(seconds: dict[str, float]) -> Fastest:
-    """After both trials of every way."""
+    """The state after every way was tried twice."""
     fastest = Fastest()
     for _ in range(2 * len(seconds)):
         way = fastest.choose(list(seconds))
@@ -42,7 +42,7 @@ def test_a_batch_that_cannot_take_the_fastest_takes_the_next() -> None:
     assert taught({"walking": 3.0, "riding": 1.0, "flying": 2.0}).choose(["walking", "flying"]) == "flying"
 
 
-def test_what_changed_is_noticed() -> None:
+def test_a_way_that_became_slower_is_left() -> None:
     fastest = taught({"walking": 3.0, "riding": 1.0})
     for _ in range(3):
         fastest.learn("riding", 1000, 9.0)

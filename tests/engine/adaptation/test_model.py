@@ -81,7 +81,7 @@ class TestChoices:
         found = chosen(replace(COSTLY, near=0.5, hot=0.05))
         assert found is not SERIAL and found.overheads.waiting == 0.0
 
-    def test_where_they_do_not_the_smallest_overhead_wins(self) -> None:
+    def test_where_transactions_do_not_conflict_the_smallest_overhead_wins(self) -> None:
         found = chosen(COSTLY, allow_split=False)
         others = [c for c in CANDIDATES if c not in (SERIAL, FAMILIES) and not c.split]
         assert found is min(others, key=lambda c: c.overheads.transaction)
@@ -96,7 +96,7 @@ class TestChoices:
         assert chosen(hot, allow_split=False) is SERIAL
         assert chosen(replace(hot, operations=4.0)).split
 
-    def test_what_cannot_be_split_is_not(self) -> None:
+    def test_transactions_that_cannot_be_split_are_not(self) -> None:
         choice = Model().choose(replace(COSTLY, hot=0.6, operations=4.0), allow_split=False)
         assert not choice.candidate.split and not any("split" in name for name in choice.predicted)
 
@@ -134,7 +134,7 @@ class TestHysteresis:
         for factor in (1.01, 0.99, 1.01, 0.99):
             assert model.choose(replace(even, cost_ns=even.cost_ns * factor), True).candidate is not SERIAL
 
-    def test_a_gain_beyond_it_is(self) -> None:
+    def test_a_gain_beyond_the_hysteresis_is_a_reason_to_change(self) -> None:
         model, even = Model(), self.break_even()
         model.choose(replace(even, cost_ns=even.cost_ns * 0.5), True)
         beyond = 1 + 2 * MARGIN + 6 * HYSTERESIS

@@ -41,9 +41,9 @@ def events(count: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
-@pytest.mark.parametrize("interval", [1, 7, 100, 1000])
+@pytest.mark.parametrize("interval", [1, 7, 50, 1000])
 def test_any_interval_gives_the_same_answers(strategy: Strategy, interval: int) -> None:
-    batch, opening = events(300), pa.table({"id": np.arange(9), "balance": np.full(9, 10)})
+    batch, opening = events(120), pa.table({"id": np.arange(9), "balance": np.full(9, 10)})
     found = []
     for engine in (
         tg.Engine([move], strategy="serial"),

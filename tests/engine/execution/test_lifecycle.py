@@ -25,7 +25,8 @@ from tidegate.engine.kernels.lifecycle import ABORTED, BLOCKED, EXECUTED, READY,
 from tidegate.foundation.jit import Entry, uncompiled
 from tidegate.operations.decision import DECISIONS, Chains, Decision, Strategy
 
-from ..example_graphs import SHAPES, move, put, random_events, swap
+from ...accounts import deposit, transfer
+from ..example_graphs import SHAPES, random_events, swap
 
 EAGER = [decision for decision in DECISIONS if decision.abort == "eager"]
 LAZY = [decision for decision in DECISIONS if decision.abort == "lazy"]
@@ -159,7 +160,7 @@ def test_with_eager_aborts_only_three_transitions_happen(
 def test_with_eager_aborts_every_operation_of_an_aborted_transaction_ends_aborted(
     decision: Decision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = recorded(decision, 2, [move, swap], contended(5, [move, swap]), monkeypatch)
+    found = recorded(decision, 2, [transfer, swap], contended(5, [transfer, swap]), monkeypatch)
     progress, graph = found.run.progress, found.run.plan.graph
     failed = progress.failure[graph.transaction] != 0
     assert np.array_equal(progress.state == ABORTED, failed) and failed.any() and not failed.all()
@@ -181,7 +182,7 @@ def test_with_eager_aborts_nothing_is_taken_back_whoever_runs_it(
 def test_with_lazy_aborts_all_transitions_are_of_the_table(
     decision: Decision, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = [put, move, swap]
+    program = [deposit, transfer, swap]
     found = recorded(decision, 1, program, contended(seed, program), monkeypatch)
     seen = {(before, after) for _, before, after, _ in transitions(found.notes)}
     assert names(seen) <= names(ALLOWED)
@@ -194,7 +195,7 @@ def test_aborts_are_taken_back_when_everything_ran(
     decision: Decision, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing waits at that moment. What must run again is blocked if it reads from what must run again, else ready."""
-    program = [put, move, swap]
+    program = [deposit, transfer, swap]
     found = recorded(decision, workers, program, contended(11, program, 120), monkeypatch)
     for before, after in zip(found.notes, found.notes[1:], strict=False):
         if before.when == "take_back":
@@ -219,7 +220,7 @@ def check_taken_back(graph: Any, again: Any, state: Any) -> None:
 @pytest.mark.parametrize("decision", LAZY, ids=str)
 def test_an_operation_that_runs_is_ready(decision: Decision, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every call, of the first exploration and of those that follow."""
-    program = [put, move, swap]
+    program = [deposit, transfer, swap]
     found = recorded(decision, 1, program, contended(3, program), monkeypatch)
     calls = [note for note in found.notes if note.when == "operate"]
     assert len(calls) > found.run.plan.operations  # some ran again
@@ -228,7 +229,7 @@ def test_an_operation_that_runs_is_ready(decision: Decision, monkeypatch: pytest
 
 @pytest.mark.parametrize("placement", ["shared-nothing", "shared-everything"])
 def test_in_chains_nobody_is_told_to_be_ready(placement: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = [put, move, swap]
+    program = [deposit, transfer, swap]
     found = recorded(Chains(placement), 1, program, contended(2, program), monkeypatch)
     taken_back = next(n for n, note in enumerate(found.notes) if note.when == "take_back")
     seen = {(before, after) for _, before, after, _ in transitions(found.notes[: taken_back + 1])}
@@ -238,7 +239,7 @@ def test_in_chains_nobody_is_told_to_be_ready(placement: Any, monkeypatch: pytes
 @pytest.mark.parametrize("decision", LAZY, ids=str)
 def test_what_one_worker_repairs_stays_in_the_table(decision: Decision, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "ROUNDS_MAX", 0)
-    program = [put, move, swap]
+    program = [deposit, transfer, swap]
     found = recorded(decision, 2, program, contended(9, program, 120), monkeypatch)
     assert [note.when for note in found.notes if "repair" in note.when] == ["repair", "after repair"]
     repairing = [note for note in found.notes if "repair" in note.when]

@@ -16,20 +16,8 @@ import tidegate as tg
 from tidegate.engine.execution import runner
 from tidegate.operations.decision import DECISIONS, Decision, Families, Strategy
 
+from ...accounts import Account, Asset, close, deposit, multiply, swap, transfer
 from ...strategies import CONFIGURATIONS, STRATEGIES
-
-
-@tg.table(key="id")
-class Account:
-    id: int
-    balance: int = 0
-    notes: int = 0
-
-
-@tg.table(key="id")
-class Asset:
-    id: int
-    amount: int = 0
 
 
 @tg.table(key="id")
@@ -40,51 +28,11 @@ class Item:
 
 
 @tg.transaction
-def deposit(dst: Account, value: int) -> int:
-    dst.balance += value
-    return dst.balance
-
-
-@tg.transaction
-def transfer(src: Account, dst: Account, value: int) -> int:
-    tg.require(src.balance >= value, "insufficient funds")
-    src.balance -= value
-    dst.balance += value
-    return src.balance
-
-
-@tg.transaction
-def swap(src: Account, dst: Account, have: Asset, want: Asset, value: int, count: int) -> int:
-    src.balance -= value
-    dst.balance += value
-    have.amount -= count
-    want.amount += count
-    tg.require(src.balance >= 0, "insufficient funds")
-    tg.require(have.amount >= 0, "insufficient assets")
-    return want.amount
-
-
-@tg.transaction
-def close(src: Account, dst: Account) -> int:
-    tg.require(src.exists, "no such account")
-    dst.balance += src.balance
-    dst.notes = dst.notes + 100 // (src.balance % 5)
-    tg.delete(src)
-    return dst.notes
-
-
-@tg.transaction
 def bid(item: Item, price: int, quantity: int) -> int:
     tg.require(price >= item.price, "price too low")
     tg.require(item.quantity >= quantity, "not enough left")
     item.quantity -= quantity
     return item.quantity
-
-
-@tg.transaction
-def multiply(dst: Account, value: int) -> int:
-    dst.balance = dst.balance * value
-    return dst.balance
 
 
 @tg.transaction(compiled=False)
@@ -97,7 +45,7 @@ LEDGER = [deposit, transfer, swap, close]
 
 
 def contended(count: int, keys: int, seed: int) -> pa.Table:
-    """Events over few keys, most of them doomed to abort."""
+    """Events over few keys, most of which abort."""
     rng = np.random.default_rng(seed)
     names = np.array([transaction.__name__ for transaction in LEDGER])
 
@@ -210,7 +158,7 @@ class TestMistakesOfReleasedSystems:
         opening = pa.table({"id": [0], "balance": [50]})
         outcomes, accounts, _ = run(strategy, 3, LEDGER, [batch], accounts=opening)
         assert outcomes["reason"].to_pylist() == ["insufficient assets"] + ["insufficient funds"] * count
-        assert accounts.to_pylist() == [{"id": 0, "balance": 50, "notes": 0}]
+        assert accounts.to_pylist() == [{"id": 0, "balance": 50, "notes": 0, "rate": 1.0}]
 
     @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
     def test_a_read_never_sees_what_comes_later(self, strategy: Strategy) -> None:
@@ -234,7 +182,7 @@ def test_an_abort_frees_a_later_transaction_to_commit(strategy: Strategy) -> Non
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 def test_an_operation_that_needs_plain_python_gives_pythons_answer(strategy: Strategy) -> None:
-    """An overflow in the middle of a batch; all around it commits as if nothing had been."""
+    """An overflow in the middle of a batch: the events before and after it commit as usual."""
     program = [deposit, multiply]
     names = ["deposit"] * 100 + ["multiply"] * 3 + ["deposit"] * 100
     batch = pa.table({"transaction": names, "dst": [1] * 203, "value": [1] * 100 + [2**40] * 3 + [1] * 100})
@@ -282,7 +230,7 @@ def test_an_interpreted_transaction_runs_serially_with_a_warning_that_says_why(
     with tg.Engine([deposit, note], strategy=Decision(), workers=2) as engine:
         engine.run(batch)
         engine.run(batch)
-        assert engine.read(Account, 1) == {"id": 1, "balance": 10, "notes": 12}
+        assert engine.read(Account, 1) == {"id": 1, "balance": 10, "notes": 12, "rate": 1.0}
         assert engine.last_batch is not None and engine.last_batch.strategy == "serial"
         assert "note" in engine.last_batch.why
         engine.run(batch.slice(0, 1))  # without such a transaction the strategy is what was asked for
@@ -316,7 +264,7 @@ def interrupt_a_run(strategy: Strategy) -> None:
         assert time.monotonic() - began < 60
         assert engine.scan(Account) == before
         engine.run(small.set_column(2, "rounds", pa.array([1, 1, 1])))
-        assert engine.read(Account, 2) == {"id": 2, "balance": 6, "notes": 0}
+        assert engine.read(Account, 2) == {"id": 2, "balance": 6, "notes": 0, "rate": 1.0}
 
 
 @pytest.mark.parametrize("strategy", ["adaptive", Families(), "mvlk", Decision()], ids=str)

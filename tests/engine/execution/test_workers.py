@@ -1,4 +1,4 @@
-"""Threads that run tasks: all do or none, errors come out, they are placed before they wake up, and they end."""
+"""Worker threads: all tasks start or none, errors are raised, threads are placed before they wake up, and they end."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""What `docs/graphs.md` says of dataflow graphs, where one could doubt it; scripts in `tests/golden` tell the rest."""
+"""Rules of `docs/graphs.md` that are easily misread; the scripts in `tests/golden` test the others."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ import pytest
 
 import tidegate as tg
 from tidegate.embedding import Engine  # at once: what is first imported where nothing is compiled, stays so
-from tidegate.foundation.jit import uncompiled
+
+pytestmark = pytest.mark.usefixtures("plainly")
 
 
 @tg.table(key="id")
@@ -44,12 +44,6 @@ def count_time(account: Account, seen: by_time) -> int:  # type: ignore[valid-ty
 def book(account: Account, amount: int) -> int:
     account.balance += amount
     return account.balance
-
-
-@pytest.fixture(autouse=True)
-def plainly() -> Iterator[None]:
-    with uncompiled():
-        yield
 
 
 def events(amounts: list[Any], ts: list[Any] | None = None, price: list[Any] | None = None) -> pa.Table:
@@ -256,6 +250,6 @@ class TestExecuteBesideRun:
     def test_a_call_is_served_before_or_behind_a_whole_run(self, kept: bool, tmp_path: Path) -> None:
         assert self.started_in_the_first_round(str(tmp_path) if kept else None, 50) == {50}
 
-    def test_and_between_the_parts_where_the_events_are_given_in_parts(self) -> None:
+    def test_a_call_is_served_between_the_parts_of_a_run_given_in_parts(self) -> None:
         (found,) = self.started_in_the_first_round(None, 10)
         assert found in (10, 20, 30, 40, 50)

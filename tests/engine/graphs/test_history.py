@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +59,6 @@ def ask(sensor: Sensor, ts: int) -> int:
 
 
 PROGRAM = [report, forget, ask]
-
-
-@pytest.fixture(params=["compiled", "uncompiled"])
-def mode(request: pytest.FixtureRequest) -> Iterator[None]:
-    with uncompiled() if request.param == "uncompiled" else nullcontext():
-        yield
 
 
 def events(count: int, seed: int, late: bool) -> pa.Table:
@@ -179,7 +171,7 @@ class TestRefusals:
             def wrong(sensor: Sensor, ts: int) -> int:
                 return len(tg.history(sensor, last=ts))
 
-    def test_outside_of_anything_nobody_remembers(self) -> None:
+    def test_history_outside_of_a_transaction_is_refused(self) -> None:
         with pytest.raises(LookupError, match="remembering"):
             tg.history(Sensor(1), last=3)
         with remembering(lambda row, last: [row, last]):

@@ -1,4 +1,4 @@
-"""What a lane notes of what it ran, and that lanes work on the same arrays."""
+"""What a lane records of the steps that it ran, and that all lanes work on the same arrays."""
 
 from __future__ import annotations
 

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tidegate.foundation.jit import uncompiled
-
-
-@pytest.fixture(params=["compiled", "uncompiled"], autouse=True)
-def mode(request: pytest.FixtureRequest) -> Iterator[None]:
-    with uncompiled() if request.param == "uncompiled" else nullcontext():
-        yield
 
 
 @tg.table(key="id")
@@ -69,14 +60,19 @@ def take(point: Point, number: int, by: int) -> int:
     return box.size  # type: ignore[no-any-return]
 
 
+HELPED = [grow, ask, ask_through_helper]
+"""Compiled once for several tests."""
+
+
+@pytest.mark.usefixtures("mode")
 class TestHelpers:
     def test_one_that_writes_what_it_looks_up_knows_the_time(self) -> None:
-        with tg.Engine([grow, ask]) as engine:
+        with tg.Engine(HELPED) as engine:
             assert engine.execute(grow, point=0.0, number=1, ts=7, by=2).result == 2
             assert engine.execute(ask, box=1, ts=9).result == 1007
 
     def test_one_that_asks_for_states_knows_the_time_whatever_its_parameters_are_called(self) -> None:
-        with tg.Engine([grow, ask_through_helper]) as engine:
+        with tg.Engine(HELPED) as engine:
             engine.execute(grow, point=0.0, number=1, ts=7, by=2)
             assert engine.execute(ask_through_helper, box=1, ts=7).result == 1
             assert engine.execute(ask_through_helper, box=1, ts=6).result == 0
@@ -89,6 +85,7 @@ class TestHelpers:
             assert engine.scan(Box).to_pylist() == [{"id": 1, "size": 5}]
 
 
+@pytest.mark.usefixtures("mode")
 def test_an_int_that_may_become_a_float_is_a_float_key() -> None:
     @tg.transaction
     def hit(box: Box, half: bool) -> float:
@@ -129,6 +126,7 @@ in_machine_code = tg.dataflow([change, mark], atomic_batch=3)
 in_plain_python = tg.dataflow([change_plainly, mark], atomic_batch=3)
 
 
+@pytest.mark.usefixtures("mode")
 @pytest.mark.parametrize("graph", [in_machine_code, in_plain_python], ids=["machine code", "plain Python"])
 @pytest.mark.parametrize(
     ("sizes", "state"),
@@ -157,6 +155,7 @@ def renew(box: Box, ts: int, size: int) -> None:
     tg.delete(tg.lookup(Box, box.id))
 
 
+@pytest.mark.usefixtures("plainly")
 def test_what_a_step_did_in_between_is_no_change() -> None:
     """The second step writes a row that is gone, and deletes it again: the row is gone since the first."""
     with tg.Engine([tg.dataflow([renew], atomic_batch=2), ask]) as engine:
@@ -166,9 +165,10 @@ def test_what_a_step_did_in_between_is_no_change() -> None:
         assert engine.execute(ask, box=1, ts=30).result == 1010
 
 
+@pytest.mark.usefixtures("mode")
 def test_states_of_times_near_the_ends_of_64_bits() -> None:
     lowest, highest = -(2**63), 2**63 - 1
-    with tg.Engine([grow, ask_through_helper]) as engine:
+    with tg.Engine(HELPED) as engine:
         engine.execute(grow, point=0.0, number=1, ts=lowest, by=1)
         engine.execute(grow, point=0.0, number=1, ts=lowest + 5, by=1)
         assert engine.execute(ask_through_helper, box=1, ts=lowest + 5).result == 2
@@ -178,6 +178,7 @@ def test_states_of_times_near_the_ends_of_64_bits() -> None:
         assert engine.execute(ask_through_helper, box=1, ts=lowest + 5).result == 0
 
 
+@pytest.mark.usefixtures("plainly")
 class TestStreamsNamedLikeATransactionThatLooksUp:
     """Such a transaction runs as a graph of its own; its stream must not be taken for one that somebody declared."""
 

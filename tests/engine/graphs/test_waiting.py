@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from tidegate.engine.graphs.waiting import (  # at once: what is first imported 
     Waiting,
     join,
 )
-from tidegate.foundation.jit import uncompiled
+
+pytestmark = pytest.mark.usefixtures("plainly")
 
 
 @tg.table(key="id")
@@ -56,12 +56,6 @@ def audit(others: list[Account], person: Person) -> int:
 
 pairs = tg.dataflow([book], atomic_batch=2)
 FIVE = pa.table({"account": [1], "amount": [5]})
-
-
-@pytest.fixture(autouse=True)
-def plainly() -> Iterator[None]:
-    with uncompiled():
-        yield
 
 
 def table(**columns: Any) -> pa.Table:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,19 +65,6 @@ def audit(account: Account) -> int:
 GRAPH = [book, refuse_large, watch, count_slides]
 
 
-@pytest.fixture
-def plainly() -> Iterator[None]:
-    """Generated code runs as the Python that it is: compiling a graph takes seconds."""
-    with uncompiled():
-        yield
-
-
-@pytest.fixture(params=["compiled", "uncompiled"])
-def mode(request: pytest.FixtureRequest) -> Iterator[None]:
-    with uncompiled() if request.param == "uncompiled" else nullcontext():
-        yield
-
-
 def events(*rows: tuple[Any, ...]) -> pa.Table:
     return pa.table(
         {
@@ -122,8 +107,8 @@ class TestRounds:
             ]
 
     def test_an_interior_abort_leaves_what_came_before(self) -> None:
-        with tg.Engine([tg.dataflow(GRAPH)]) as engine:
-            found = engine.run(events((1, 77, 0), (2, 9, 1)).drop_columns(["transaction"]))
+        with tg.Engine([tg.dataflow(GRAPH), audit], record=True) as engine:
+            found = engine.run(events((1, 77, 0), (2, 9, 1)))
             assert outcomes(found) == [(True, None, 77), (True, None, 9)]
             assert engine.scan(last_five).num_rows == 0  # one of the two never entered, so nothing slid
             assert balances(engine) == {1: (77, 1), 2: (9, 1)}
@@ -137,8 +122,8 @@ class TestRounds:
             assert balances(engine) == {2: (9, 1)}
 
     def test_outputs_wait_until_they_are_taken(self) -> None:
-        with tg.Engine(tg.dataflow(GRAPH)) as engine:
-            engine.run(events(*((n % 3, 30, n) for n in range(8))).drop_columns(["transaction"]))
+        with tg.Engine([tg.dataflow(GRAPH), audit], record=True) as engine:
+            engine.run(events(*((n % 3, 30, n) for n in range(8))))
             assert engine.scan(alarms).num_rows == 3
             assert engine.take(alarms).to_pylist() == [
                 {"account": 0, "total": 120, "batch": 4},
@@ -516,6 +501,7 @@ def test_threads_that_execute_see_whole_groups_only() -> None:
         assert seen and set(seen) == {300}
 
 
+@pytest.mark.usefixtures("plainly")
 class TestLeaderboard:
     @pytest.mark.parametrize("every", [50, 400])
     def test_the_graph_is_what_a_client_comes_to_that_waits(self, every: int) -> None:

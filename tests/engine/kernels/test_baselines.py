@@ -68,12 +68,12 @@ def never_wait(*_: Any) -> bool:
 
 
 def all_have_run(array: Any, index: int) -> int:
-    """Whoever asks whether another operation ran is told so."""
+    """Answers "it has run" for every operation."""
     return EXECUTED if array.dtype.itemsize == 1 else int(load(array, index))
 
 
 def nothing_remains(array: Any, index: int) -> int:
-    """Whoever asks whether another transaction ran is told so."""
+    """Answers "it has run" for every transaction."""
     return 0 if array.dtype.itemsize == 4 else int(load(array, index))
 
 

@@ -1,4 +1,4 @@
-"""The three explorations under any schedule: whoever waits, signals or takes what, the outcome is the serial one."""
+"""The three explorations under any schedule: however workers wait, signal and take work, the outcome is serial."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def keep_last(failure: Any, transaction: int, found: int) -> None:
 
 
 def wait_no_longer(array: Any, index: int) -> int:
-    """Who must wait until nothing is pending looks once, and goes on."""
+    """Instead of waiting until nothing is pending, a worker looks once and goes on."""
     return 0 if array.dtype == np.int32 else int(load(array, index))
 
 

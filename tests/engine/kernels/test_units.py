@@ -13,7 +13,8 @@ from tidegate.engine.execution.scheduler import Run
 from tidegate.engine.kernels import execution
 from tidegate.engine.kernels.units import Units, list_edges, list_members, merge_circles
 
-from ..example_graphs import SHAPES, Built, built, move, price, random_events, random_program, swap
+from ...accounts import transfer
+from ..example_graphs import SHAPES, Built, built, price, random_events, random_program, swap
 
 Partition = set[frozenset[int]]
 EAGER = pytest.mark.parametrize("eager", [True, False], ids=["eager", "lazy"])
@@ -192,8 +193,8 @@ def test_a_long_circle_needs_no_recursion() -> None:
 
 @EAGER
 def test_edges_that_need_more_room_are_counted_and_not_written(eager: bool) -> None:
-    events = random_events(np.random.default_rng(2), [move, price], 60, 4)
-    with built([move, price], events) as found:
+    events = random_events(np.random.default_rng(2), [transfer, price], 60, 4)
+    with built([transfer, price], events) as found:
         units, groups = found.core.runner._scheduler._chains(found.start())
         first, none = np.empty(groups + 1, np.int64), np.empty(0, np.int32)
         total = list_edges(found.plan.graph, units, eager, first, none)

@@ -1,4 +1,4 @@
-"""Windows against lists: whatever enters, slides, is taken back or moved, every answer is that of a naive window."""
+"""Windows against lists: whatever enters, slides, is undone or moved, every answer is that of a naive window."""
 
 from __future__ import annotations
 

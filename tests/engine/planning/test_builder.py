@@ -14,7 +14,8 @@ from tidegate.engine.planning import builder
 from tidegate.operations.plan import ProgramPlan, RowParameter
 from tidegate.workloads.streaming_ledger import LedgerSettings, StreamingLedger
 
-from ..example_graphs import SHAPES, Built, built, move, pledge, put, random_events, random_program, spend, swap, total
+from ...accounts import deposit, transfer
+from ..example_graphs import SHAPES, Built, built, pledge, random_events, random_program, spend, swap, total
 
 Row = tuple[str, int]
 
@@ -189,9 +190,9 @@ def test_the_program_of_these_tests_has_every_kind_of_operation() -> None:
     events = random_events(np.random.default_rng(3), SHAPES, 300, 6)
     with built(SHAPES, events) as found:
         plan, graph = found.core.plan, found.plan.graph
-        assert len(plan.slices[SHAPES.index(move)]) == 2 and len(plan.slices[SHAPES.index(swap)]) == 4
+        assert len(plan.slices[SHAPES.index(transfer)]) == 2 and len(plan.slices[SHAPES.index(swap)]) == 4
         assert len(plan.slices[SHAPES.index(pledge)]) == 2
-        assert not plan.slices[SHAPES.index(put)] and not plan.slices[SHAPES.index(total)]
+        assert not plan.slices[SHAPES.index(deposit)] and not plan.slices[SHAPES.index(total)]
         never_whole = {SHAPES.index(pledge), SHAPES.index(spend)}  # rows of two tables: none can be an alias
         assert set(graph.kind.tolist()) == set(range(len(plan.operations))) - never_whole
         assert np.any(graph.alias != np.arange(len(graph.alias)))
@@ -202,28 +203,28 @@ def test_the_program_of_these_tests_has_every_kind_of_operation() -> None:
 
 
 def test_an_empty_batch_and_one_of_refused_events_have_empty_graphs() -> None:
-    events = random_events(np.random.default_rng(0), [put, move], 20, 3)
+    events = random_events(np.random.default_rng(0), [deposit, transfer], 20, 3)
     nameless = events.set_column(0, "transaction", pa.nulls(20, pa.string()))
     for batch in (events.slice(0, 0), nameless):
-        with built([put, move], batch, workers=2) as found:
+        with built([deposit, transfer], batch, workers=2) as found:
             assert found.plan.transactions == found.plan.operations == len(found.plan.graph.slot) == 0
             assert measure(found.plan.graph, np.empty(0, np.int32)) == (0, 0, 0, 0, 0)
 
 
 def test_dependencies_are_counted_by_kind() -> None:
-    """Two puts to A, and then a move from A to B: one operation that writes B looks at nobody's version."""
+    """Two deposits to A, and then a transfer from A to B: one operation that writes B looks at nobody's version."""
     events = pa.table(
         {
-            "transaction": ["put", "put", "move", "put"],
+            "transaction": ["deposit", "deposit", "transfer", "deposit"],
             "src": [1, 1, 1, 1],
             "dst": [1, 1, 2, 2],
             "value": [1, 1, 1, 1],
         }
     )
-    with built([put, move], events) as found:
+    with built([deposit, transfer], events) as found:
         graph = found.plan.graph
         measured = measure(graph, np.empty(len(graph.slot), np.int32))
-    # writes: A A, A B, B; after another: A, A, B; the two operations of the move; A three times
+    # writes: A A, A B, B; after another: A, A, B; the two operations of the transfer; A three times
     assert measured == (5, 3, 0, 1, 3)
 
 

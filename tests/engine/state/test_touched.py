@@ -1,4 +1,4 @@
-"""Which rows were written: beside a model that keeps sets."""
+"""Which rows were written, compared with a model that keeps sets."""
 
 from __future__ import annotations
 
