@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.benchmarks import durability_plots, replay
+from tidegate.benchmarks import charts, replay
 from tidegate.benchmarks.harness import Comparison, Report, measure
 from tidegate.workloads import ledger
 
@@ -22,7 +22,7 @@ def test_both_styles_come_back_at_every_point(tmp_path: Path) -> None:
     ]
     assert points[0].log_size == 0 and points[1].log_size < points[2].log_size
     report = measure(replay.experiment(template, points, seed=1, rounds=1))
-    durability_plots.plot_replay(replay.results(points, report), tmp_path / "replay.png")
+    charts.plot_replay(replay.results(points, report), tmp_path / "replay.png")
     assert (tmp_path / "replay.png").stat().st_size > 10_000
 
 

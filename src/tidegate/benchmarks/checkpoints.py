@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -33,12 +33,9 @@ import pyarrow.compute as pc
 from tidegate.benchmarks.bars import Bar
 from tidegate.benchmarks.harness import Experiment, Report, Variant
 from tidegate.benchmarks.state_folders import require_rows, wait_for_background
-from tidegate.benchmarks.work import touched
+from tidegate.benchmarks.work import Ongoing, as_query, ongoing_variant, touched
 from tidegate.compiler.program import build_program
 from tidegate.durability.logged import LoggedEngine
-from tidegate.durability.ownership import process_token
-from tidegate.durability.served import stream_applicant
-from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.foundation.disk import OsDisk
 from tidegate.foundation.storage import LocalStorage, open_storage
@@ -210,7 +207,7 @@ class _Unsynced(OsDisk):
         """Nothing."""
 
 
-def kept_experiment(folder: Path, sizes: KeptSizes, bar: float | None = KEPT_BAR) -> Experiment:
+def kept_experiment(folder: Path, sizes: KeptSizes) -> Experiment:
     """The declaration: the same batches with few and with many versions in the directory."""
     return Experiment(
         name="checkpoints-kept",
@@ -218,7 +215,7 @@ def kept_experiment(folder: Path, sizes: KeptSizes, bar: float | None = KEPT_BAR
         items=sizes.batches,
         item="batch",
         variants=[_kept_variant(kept, folder / f"kept-{kept}", sizes) for kept in (sizes.few, sizes.many)],
-        bars={} if bar is None else {kept_name(sizes.many): bar},
+        bars={kept_name(sizes.many): KEPT_BAR},
         settings=asdict(sizes),
         seed=sizes.seed,
         rounds=sizes.rounds,
@@ -230,49 +227,27 @@ def kept_name(kept: int) -> str:
     return f"{kept:,} versions"
 
 
-_Process = Callable[[pa.Table], pa.Table]
-
-
 def _kept_variant(kept: int, path: Path, sizes: KeptSizes) -> Variant:
-    """Batches of one query, which goes on from round to round."""
-    opened: list[tuple[_Process, Iterator[pa.Table], ledger.Truth]] = []
-
-    def prepare() -> list[pa.Table]:
-        if not opened:
-            opened.append(_with_history(kept, path, sizes))
-        return list(itertools.islice(opened[0][1], sizes.batches))
-
-    def run(batches: list[pa.Table]) -> list[pa.Table]:
-        return [opened[0][0](events) for events in batches]
-
-    def verify(batches: list[pa.Table], outcomes: list[pa.Table]) -> None:
-        for events, found in zip(batches, outcomes, strict=True):
-            require_rows(found, opened[0][2].run(events), kept_name(kept))
+    def check() -> None:
         there = sum(name.endswith(".change") for name in open_storage(str(path)).list())
         if there < kept:
             raise AssertionError(f"{kept_name(kept)} should be kept, and {there} are there")
 
-    return Variant(kept_name(kept), prepare=prepare, run=run, verify=verify)
+    return ongoing_variant(kept_name(kept), lambda: _with_history(kept, path, sizes), check)
 
 
-def _with_history(kept: int, path: Path, sizes: KeptSizes) -> tuple[_Process, Iterator[pa.Table], ledger.Truth]:
-    """A state with a history of one event a version, as long as the longest that is kept, and the batches to come."""
+def _with_history(kept: int, path: Path, sizes: KeptSizes) -> Ongoing:
+    """A query on a state whose versions hold one event each: as many as the most that are kept."""
     generator = ledger.EventGenerator(ledger.LedgerSettings(accounts=sizes.rows, theta=0.0, seed=sizes.seed))
     opening, truth = generator.opening(), ledger.Truth(generator.opening())
-    owner, numbers = Owner("benchmark", "benchmark", process_token()), itertools.count()
-
-    def process_with(engine: VersionedEngine) -> _Process:
-        return lambda events: engine.process(
-            stream_applicant("benchmark", next(numbers)), events, order_by="ts", late="run", owner=owner
-        )
-
     program = build_program(ledger.PROGRAM)
     filling = VersionedEngine(program, LocalStorage(str(path), _Unsynced()), keep_versions=kept)
     filling.initialise({ledger.Account.__name__: opening})
-    fill = process_with(filling)
-    for _ in range(max(sizes.few, sizes.many)):
+    fill, versions = as_query(filling), max(sizes.few, sizes.many)
+    for _ in range(versions):
         events = generator.batch(1)
         fill(events)
         truth.run(events)
     engine = VersionedEngine(program, str(path), keep_versions=kept)
-    return process_with(engine), iter(lambda: generator.batch(sizes.batch_events), None), truth
+    rounds = ([generator.batch(sizes.batch_events) for _ in range(sizes.batches)] for _ in range(sizes.rounds + 1))
+    return Ongoing(as_query(engine, versions), rounds, truth)

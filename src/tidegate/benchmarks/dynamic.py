@@ -157,11 +157,8 @@ def bar(found: PointReport) -> Bar:
 def render_stretches(stream: Stream, rounds: int) -> Table:
     """Stretch by stretch: the best fixed strategy, the adaptive one, and how they compare."""
     medians = stream.medians(rounds)
-    table = plain_table("Stretch by stretch")
-    table.add_column("stretch", no_wrap=True)
-    table.add_column("best fixed", no_wrap=True)
-    for heading in ("events/s, best", ADAPTIVE, SERIAL, "ratio"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ["events/s, best", ADAPTIVE, SERIAL, "ratio"]
+    table = plain_table("Stretch by stretch", ["stretch", "best fixed"], headings)
     fixed = [strategy for strategy in medians if strategy != ADAPTIVE]
     for number, stretch in enumerate(stream.stretches):
         events = sum(batch.num_rows for batch in stretch.batches)

@@ -144,12 +144,9 @@ def experiment(measured: Sequence[Construction], *, rounds: int) -> Experiment:
 
 def render(title: str, results: Sequence[Result], *, with_bars: bool) -> Table:
     """One line for each application."""
-    table = plain_table(title)
     median = f"median of {len(results[0].built)} batches, every batch verified"
-    table.caption = f"operations of a batch, of a second, and the bytes of each; {STRATEGY}, {median}"
-    table.add_column("workload", no_wrap=True)
-    for heading in ("per batch", "operations/s", "bar", "bytes each", "bar"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    caption = f"operations of a batch, of a second, and the bytes of each; {STRATEGY}, {median}"
+    table = plain_table(title, ["workload"], ["per batch", "operations/s", "bar", "bytes each", "bar"], caption)
     for found in results:
         speed, size = found.bars()
         passed = speed.passed and size.passed

@@ -162,15 +162,14 @@ def _measure_point(
 def render_grid(report: GridReport) -> Table:
     """The grid as a table: one line for each point, then the sum of it."""
     grid = report.grid
-    table = plain_table(grid.title)
-    table.caption = (
+    table = plain_table(
+        grid.title,
+        ["point", "best", f"{grid.contender} ran"],
+        ["items/s, best", grid.contender, "ratio"],
         f"{grid.contender}: at least {grid.bar:g} of the best at {report.share_reached:.0%} of {len(report.points)} "
-        f"points; worst {report.worst.ratio:.2f} ({report.worst.point.label})"
+        f"points; worst {report.worst.ratio:.2f} ({report.worst.point.label})",
     )
-    for heading in ("point", "best", f"{grid.contender} ran"):
-        table.add_column(heading, no_wrap=heading != "point")
-    for heading in ("items/s, best", grid.contender, "ratio"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.columns[0].no_wrap = False
     for found in report.points:
         contender, items = found.final[grid.contender], found.report.experiment.items
         table.add_row(

@@ -14,7 +14,6 @@ those that come back from what a kill would leave of the directory, must be what
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.benchmarks.harness import Experiment, Variant
-from tidegate.benchmarks.state_folders import Template, make_template, require_recovered, require_rows
+from tidegate.benchmarks.state_folders import make_template
 from tidegate.workloads.chains import chain_events, load_chain
 
 Recovery = Literal["strong", "weak"]
@@ -60,10 +59,6 @@ def experiment(
     template = make_template([module.graph], {}, folder)
     wanted = {module.Counter: chain_rows(length, events)}
 
-    def prepare(recovery: Recovery, sync: Sync) -> tuple[tg.Engine, Path]:
-        path = template.copy()
-        return template.open(path, recovery=recovery, sync=sync), path
-
     def run(prepared: tuple[tg.Engine, Path]) -> None:
         def feed(first: int) -> None:
             for single in singles[first::clients]:
@@ -80,9 +75,9 @@ def experiment(
         variants=[
             Variant(
                 variant_name(recovery, sync),
-                prepare=partial(prepare, recovery, sync),
+                prepare=partial(template.open_copy, recovery=recovery, sync=sync),
                 run=run,
-                verify=partial(_verify, template, wanted, variant_name(recovery, sync)),
+                verify=partial(template.require_durable, wanted, variant_name(recovery, sync)),
             )
             for sync in ("always", "group")
             for recovery in RECOVERIES
@@ -92,14 +87,3 @@ def experiment(
         seed=seed,
         rounds=rounds,
     )
-
-
-def _verify(
-    template: Template, wanted: dict[type, pa.Table], what: str, prepared: tuple[tg.Engine, Path], _: None
-) -> None:
-    engine, path = prepared
-    for table, rows in wanted.items():
-        require_rows(engine.scan(table), rows, what)
-    require_recovered(template, path, wanted, what)
-    engine.close()
-    shutil.rmtree(path)

@@ -105,5 +105,5 @@ def curves(report: Report) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
     for comparison in report.comparisons:
         strategy, workers = comparison.variant.rsplit(" x", 1)
-        found.setdefault(strategy, {})[int(workers)] = report.experiment.items / comparison.seconds_median
+        found.setdefault(strategy, {})[int(workers)] = report.items_per_second(comparison.variant)
     return found

@@ -281,10 +281,8 @@ def opening_experiment(stream: Stream, kept: Kept, cut: Sequence[Cut], sizes: Si
 
 def render_sizes(found: Mapping[tuple[str, Log], float]) -> Table:
     """Bytes for each event, as a table."""
-    table = harness.plain_table("Bytes of version files for each event")
-    table.add_column("stream", no_wrap=True)
-    for heading in (*LOGS, "commands ÷ changes"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = [*LOGS, "commands ÷ changes"]
+    table = harness.plain_table("Bytes of version files for each event", ["stream"], headings)
     for stream in dict.fromkeys(name for name, _ in found):
         rows, events = (found[stream, log] for log in LOGS)
         table.add_row(stream, f"{rows:,.1f}", f"{events:,.1f}", f"{events / rows:.2f}")

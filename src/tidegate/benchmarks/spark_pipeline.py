@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.benchmarks.harness import Experiment, Variant
-from tidegate.benchmarks.work import Sizes, touched
+from tidegate.benchmarks.state_folders import require_rows
+from tidegate.benchmarks.work import Sizes, small_and_large, touched, variant_name
 from tidegate.spark import read_state, transact
 from tidegate.workloads import ledger
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 IDENTITY = "identity mapInArrow"
 TRANSACT = "transact"
 BAR = 0.85
-WORK_BAR = 0.5
 WARM_BATCHES = 2
 """Batches at the start of a run that are not counted: they start the worker and load the state."""
 
@@ -69,34 +69,20 @@ class Run:
 def pipeline_experiment(
     spark: SparkSession,
     folder: Path,
-    *,
+    settings: ledger.LedgerSettings,
     batch_rows: int,
     batches: int,
-    accounts: int,
-    seed: int,
+    sink: str,
+    *,
     rounds: int,
-    sink: str = "parquet",
-    bar: float | None = BAR,
 ) -> Experiment:
     """The declaration: the same stream with and without transactions."""
-    settings = ledger.LedgerSettings(accounts=accounts, seed=seed)
     source = write_source(folder / "source", settings, batch_rows, batches + WARM_BATCHES)
 
     def run_identity(target: Path) -> Run:
         events = read_source(spark, source)
         passed = events.repartition(1).mapInArrow(_pass_through, events.schema)
         return run_query(passed, target, sink)
-
-    def run_transact(target: Path) -> Run:
-        initial: dict[type, DataFrame] = {ledger.Account: spark.read.parquet(str(source.opening))}
-        outcomes = transact(
-            read_source(spark, source),
-            ledger.PROGRAM,
-            state=str(target / "state"),
-            order_by="ts",
-            initial=initial,
-        )
-        return run_query(outcomes, target, sink)
 
     def verify_identity(target: Path, run: Run) -> None:
         if sink == "parquet":
@@ -112,55 +98,40 @@ def pipeline_experiment(
         item="event",
         variants=[
             Variant(IDENTITY, prepare=folders(folder), run=run_identity, verify=verify_identity, seconds=seconds_of),
-            Variant(
-                TRANSACT,
-                prepare=folders(folder),
-                run=run_transact,
-                verify=lambda target, run: _verify(spark, source, target, sink),
-                seconds=seconds_of,
-            ),
+            _transact_variant(TRANSACT, spark, folder, source, sink),
         ],
-        bars={} if bar is None else {TRANSACT: bar},
+        bars={TRANSACT: BAR},
         settings={**asdict(settings), "batch_rows": batch_rows, "batches": batches, "sink": sink},
-        seed=seed,
+        seed=settings.seed,
         rounds=rounds,
     )
 
 
-def work_experiment(spark: SparkSession, folder: Path, sizes: Sizes, bar: float | None = WORK_BAR) -> Experiment:
+def work_experiment(spark: SparkSession, folder: Path, sizes: Sizes) -> Experiment:
     """The same small batches on a small and on a large table, each batch with its change file."""
 
     def variant(rows: int) -> Variant:
         settings = ledger.LedgerSettings(accounts=rows, theta=0.0, seed=sizes.seed)
         batches = sizes.batches + WARM_BATCHES
         source = write_source(folder / f"source-{rows}", settings, sizes.batch_events, batches)
+        return _transact_variant(variant_name(rows), spark, folder, source, "parquet")
 
-        def run(target: Path) -> Run:
-            initial: dict[type, DataFrame] = {ledger.Account: spark.read.parquet(str(source.opening))}
-            state = str(target / "state")
-            events = read_source(spark, source)
-            outcomes = transact(events, ledger.PROGRAM, state=state, order_by="ts", initial=initial)
-            return run_query(outcomes, target, "parquet")
+    return small_and_large("work-spark", ", on Spark", variant, sizes)
 
-        return Variant(
-            f"{rows:,} rows",
-            prepare=folders(folder),
-            run=run,
-            verify=lambda target, run: _verify(spark, source, target, "parquet"),
-            seconds=seconds_of,
-        )
 
-    return Experiment(
-        name="work-spark",
-        title=f"Cost follows the work, on Spark: {sizes.batch_events:,} transactions a batch",
-        items=sizes.batches,
-        item="batch",
-        variants=[variant(rows) for rows in (sizes.rows_small, sizes.rows_large)],
-        bars={} if bar is None else {f"{sizes.rows_large:,} rows": bar},
-        settings=asdict(sizes),
-        seed=sizes.seed,
-        rounds=sizes.rounds,
-    )
+def _transact_variant(name: str, spark: SparkSession, folder: Path, source: Source, sink: str) -> Variant:
+    """A stream through the ledger's transactions, compared with the plain functions."""
+
+    def run(target: Path) -> Run:
+        initial: dict[type, DataFrame] = {ledger.Account: spark.read.parquet(str(source.opening))}
+        state, events = str(target / "state"), read_source(spark, source)
+        return run_query(transact(events, ledger.PROGRAM, state=state, order_by="ts", initial=initial), target, sink)
+
+    def verify(target: Path, run: Run) -> None:
+        require_right(spark, source, target, sink)
+        shutil.rmtree(target)
+
+    return Variant(name, prepare=folders(folder), run=run, verify=verify, seconds=seconds_of)
 
 
 def write_source(folder: Path, settings: ledger.LedgerSettings, batch_rows: int, batches: int) -> Source:
@@ -228,27 +199,12 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     yield from batches
 
 
-def _verify(spark: SparkSession, source: Source, target: Path, sink: str) -> None:
-    """Compare a run's outcomes and state with the plain functions, then remove its files."""
-    require_right(spark, source, target, sink)
-    shutil.rmtree(target)
-
-
 def require_right(spark: SparkSession, source: Source, target: Path, sink: str, table: type = ledger.Account) -> None:
     """That a run's outcomes and the rows of a table are those that must come out."""
     state: Any = read_state(spark, str(target / "state"), table).toArrow()
     known = pc.is_in(state["id"], value_set=source.state["id"].combine_chunks())
-    wrong = _difference(source.state, state.filter(known))
-    if wrong:
-        raise AssertionError(f"{TRANSACT}: the state differs from the plain functions")
+    require_rows(state.filter(known).sort_by("id"), source.state.sort_by("id"), f"{TRANSACT}, state")
     if sink == "parquet":
         columns = source.outcomes.column_names
         outcomes: Any = spark.read.parquet(str(target / "out")).select(*columns).toArrow()
-        if _difference(source.outcomes.sort_by("event"), outcomes.sort_by("event")):
-            raise AssertionError(f"{TRANSACT}: outcomes differ from the plain functions")
-
-
-def _difference(wanted: pa.Table, found: pa.Table) -> bool:
-    found = found.select(wanted.column_names).cast(wanted.schema)
-    key = wanted.column_names[0]
-    return not found.sort_by(key).combine_chunks().equals(wanted.sort_by(key).combine_chunks())
+        require_rows(outcomes.sort_by("event"), source.outcomes.sort_by("event"), f"{TRANSACT}, outcomes")

@@ -47,6 +47,26 @@ class Template:
         """An engine on a folder."""
         return tg.Engine(self.program, directory=str(path), **options)
 
+    def open_copy(self, **options: Any) -> tuple[tg.Engine, Path]:
+        """An engine on a folder of its own, and that folder."""
+        path = self.copy()
+        return self.open(path, **options), path
+
+    def require_durable(
+        self, wanted: Mapping[type, pa.Table], what: str, opened: tuple[tg.Engine, Path], result: Any
+    ) -> None:
+        """AssertionError unless an engine of `open_copy` and what a crash would leave of it hold these rows.
+
+        The engine is closed and its folder removed. The result of the run, with which a `Variant` calls this, is not
+        looked at.
+        """
+        engine, path = opened
+        for table, rows in wanted.items():
+            require_rows(engine.scan(table), rows, what)
+        require_recovered(self, path, wanted, what)
+        engine.close()
+        shutil.rmtree(path)
+
 
 def make_template(program: Any, tables: Mapping[type, pa.Table], folder: Path) -> Template:
     """A template with these rows, which are in a checkpoint."""

@@ -52,7 +52,7 @@ def _program(size: int) -> ModuleType:
     return load_source(f"tidegate_window_{size}", _SOURCE.format(size=size))
 
 
-def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int, bar: float | None = BAR) -> Experiment:
+def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int) -> Experiment:
     """The declaration: the same tuples through a small and a large window."""
     random = np.random.default_rng(seed)
     values = random.integers(0, 1_000, max(sizes) + inserts)
@@ -84,7 +84,7 @@ def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int, 
             Variant(name, prepare=partial(prepare, size), run=run, verify=verify)
             for name, size in zip(names, sizes, strict=True)
         ],
-        bars={} if bar is None else {names[1]: bar},
+        bars={names[1]: BAR},
         settings={"inserts": inserts, "sizes": list(sizes)},
         seed=seed,
         rounds=rounds,

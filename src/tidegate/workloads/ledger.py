@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,13 @@ def deposit(dst: Account, amount: int) -> int:
 
 PROGRAM = [transfer, deposit]
 """The ledger's transactions, as `tg.Engine` and `transact` take them."""
+
+
+def engine(opening: pa.Table, **options: Any) -> tg.Engine:
+    """An engine with these accounts."""
+    made = tg.Engine(PROGRAM, **options)
+    made.load(Account, opening)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
