@@ -19,7 +19,7 @@ Promise: what is left is what there was, plus what was topped up, minus what was
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,7 +36,6 @@ from tidegate.workloads.workload import (
     Settings,
     Tables,
     Workload,
-    Zipf,
     lists_column,
     names_column,
 )
@@ -110,12 +109,11 @@ class Bidding(Workload):
     """Bids beside sellers who change prices and stock."""
 
     name: ClassVar[str] = "online bidding"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {Item: ("id",)}
+    tables: ClassVar[tuple[type, ...]] = (Item,)
     settings: BiddingSettings
 
     def __init__(self, settings: BiddingSettings = TSTREAM, pace: float = NOMINAL_PACE) -> None:
         super().__init__(settings, pace)
-        self._zipf = Zipf(settings.keys, settings.theta)
 
     @property
     def program(self) -> Sequence[Any]:
@@ -136,7 +134,7 @@ class Bidding(Workload):
         aborts = random.random(count) < settings.abort_ratio
         bids, alters, tops = (kinds == kind for kind in (BID, ALTER, TOP))
         too_cheap = aborts & (random.random(count) < 0.5)
-        lists = self._zipf.draw_distinct(random, count, settings.length)
+        lists = self.zipf.draw_distinct(random, count, settings.length)
         prices = random.integers(PRICE_MIN, PRICE_MAX + 1, lists.shape)
         more = random.integers(1, 100, lists.shape)
         wrong = np.flatnonzero(aborts), random.integers(0, settings.length, int(aborts.sum()))
@@ -147,7 +145,7 @@ class Bidding(Workload):
         return pa.table(
             {
                 "transaction": names_column(kinds, ["bid", "alter", "top"]),
-                "item": pa.array(self._zipf.draw(random, count), mask=~bids),
+                "item": pa.array(self.zipf.draw(random, count), mask=~bids),
                 "price": pa.array(price, mask=~bids),
                 "quantity": pa.array(quantity, mask=~bids),
                 "items": lists_column(lists, ~bids),

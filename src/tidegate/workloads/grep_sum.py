@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,7 +41,7 @@ import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.workloads.cost import NOMINAL_PACE, burn
-from tidegate.workloads.workload import Run, Settings, Tables, Workload, Zipf, names_column
+from tidegate.workloads.workload import Run, Settings, Tables, Workload, names_column
 
 VALUE_MAX = 1_000.0
 
@@ -119,12 +119,11 @@ class GrepSum(Workload):
     """Means of some records written to others."""
 
     name: ClassVar[str] = "grep and sum"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {Record: ("id",)}
+    tables: ClassVar[tuple[type, ...]] = (Record,)
     settings: GrepSumSettings
 
     def __init__(self, settings: GrepSumSettings = MORPHSTREAM, pace: float = NOMINAL_PACE) -> None:
         super().__init__(settings, pace)
-        self._zipf = Zipf(settings.keys, settings.theta)
 
     @property
     def program(self) -> Sequence[Any]:
@@ -142,7 +141,7 @@ class GrepSum(Workload):
         settings, random = self.settings, self.random(number)
         count = settings.batch_events
         names = [*written_names(settings.length), *read_names(settings.length, settings.reads)]
-        rows = self._zipf.draw_distinct(random, count, len(names))
+        rows = self.zipf.draw_distinct(random, count, len(names))
         aborts = random.random(count) < settings.abort_ratio
         return pa.table(
             {

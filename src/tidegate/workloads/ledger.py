@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import tidegate as tg
+from tidegate.workloads.workload import Integers, Zipf
 
 OVERDRAWN = 10**15
 """An amount that no account can have: more cents than the ledger holds in total."""
@@ -122,7 +122,7 @@ class EventGenerator:
         self.settings = settings if settings is not None else LedgerSettings()
         self.keys = _account_keys(self.settings)
         """The number of every account; the first are the ones that skew makes hot."""
-        self._cumulative = _zipf_cumulative(self.settings)
+        self._zipf = Zipf(self.settings.accounts, self.settings.theta)
         self._random = np.random.default_rng([self.settings.seed, 1])
         self._pending = ARROW_SCHEMA.empty_table()
         self._events_made = 0
@@ -169,14 +169,11 @@ class EventGenerator:
             schema=ARROW_SCHEMA,
         )
 
-    def _accounts(self, count: int) -> npt.NDArray[np.int64]:
-        if self._cumulative is None:
-            return self.keys[self._random.integers(0, len(self.keys), count)]
-        ranks = np.searchsorted(self._cumulative, self._random.random(count), side="right")
-        return self.keys[np.minimum(ranks, len(self.keys) - 1)]
+    def _accounts(self, count: int) -> Integers:
+        return self.keys[self._zipf.draw(self._random, count)]
 
 
-def _account_keys(settings: LedgerSettings) -> npt.NDArray[np.int64]:
+def _account_keys(settings: LedgerSettings) -> Integers:
     if not settings.arbitrary_keys:
         return np.arange(settings.accounts, dtype=np.int64)
     random = np.random.default_rng([settings.seed, 0])
@@ -187,16 +184,6 @@ def _account_keys(settings: LedgerSettings) -> npt.NDArray[np.int64]:
         drawn = random.integers(limits.min, limits.max, missing, dtype=np.int64, endpoint=True)
         keys = np.unique(np.concatenate([keys, drawn]))
     return random.permutation(keys)
-
-
-def _zipf_cumulative(settings: LedgerSettings) -> npt.NDArray[np.float64] | None:
-    """The probability that an account is at or before a rank; None when all are alike."""
-    if settings.theta == 0.0:
-        return None
-    weights = np.arange(1, settings.accounts + 1, dtype=np.float64) ** -settings.theta
-    cumulative: npt.NDArray[np.float64] = np.cumsum(weights)
-    cumulative /= cumulative[-1]
-    return cumulative
 
 
 class _PlainAccount:
@@ -210,7 +197,12 @@ class _PlainAccount:
 
 
 class Truth:
-    """The plain functions, one event after the other: what every run must come to."""
+    """The plain functions, one event after the other: what every run must come to.
+
+    `tidegate.testing.PlainProgram` gives the same and serves any program. It takes three and a half times as long for
+    the ledger (2.3 s instead of 0.65 s for 200,000 events), because its rows check every value. The demo and the
+    benchmarks compare millions of events, so the ledger keeps rows without checks, and looks for overflows itself.
+    """
 
     def __init__(self, opening: pa.Table | None = None) -> None:
         self._accounts: dict[int, _PlainAccount] = {}

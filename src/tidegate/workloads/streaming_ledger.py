@@ -21,7 +21,7 @@ Promise: what there is of money and assets is what there was, plus what committe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.workloads.cost import NOMINAL_PACE, burn
-from tidegate.workloads.workload import PLENTY, TOO_MUCH, Run, Settings, Tables, Workload, Zipf, names_column
+from tidegate.workloads.workload import PLENTY, TOO_MUCH, Run, Settings, Tables, Workload, names_column
 
 AMOUNT_MAX = 100
 
@@ -117,12 +117,11 @@ class StreamingLedger(Workload):
     """Deposits and transfers over two tables."""
 
     name: ClassVar[str] = "streaming ledger"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {Account: ("id",), Asset: ("id",)}
+    tables: ClassVar[tuple[type, ...]] = (Account, Asset)
     settings: LedgerSettings
 
     def __init__(self, settings: LedgerSettings = MORPHSTREAM, pace: float = NOMINAL_PACE) -> None:
         super().__init__(settings, pace)
-        self._zipf = Zipf(settings.keys, settings.theta)
 
     @property
     def program(self) -> Sequence[Any]:
@@ -146,7 +145,7 @@ class StreamingLedger(Workload):
         of_money = random.random(count) < 0.5  # whether money is what there is too little of
         amount, units = (random.integers(1, AMOUNT_MAX + 1, count) for _ in range(2))
         too_much = np.where(transfers, TOO_MUCH, -TOO_MUCH)
-        accounts, assets = (self._zipf.draw_distinct(random, count, 2) for _ in range(2))
+        accounts, assets = (self.zipf.draw_distinct(random, count, 2) for _ in range(2))
         return pa.table(
             {
                 "transaction": names_column(transfers.astype(np.int64), ["deposit", "transfer"]),

@@ -27,7 +27,7 @@ Promises: bills add up to the tolls of committed notifications; a segment counts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.workloads.cost import NOMINAL_PACE, burn
-from tidegate.workloads.workload import Integers, Run, Settings, Tables, Workload, Zipf, names_column
+from tidegate.workloads.workload import Integers, Run, Settings, Tables, Workload, names_column
 
 NAMES = ("report_speed", "count_vehicle", "notify_toll", "travel")
 SPEED, COUNT, TOLL, TRAVEL = range(4)
@@ -198,12 +198,7 @@ class Tolls(Workload):
     """
 
     name: ClassVar[str] = "toll processing"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {
-        RoadSpeed: ("segment",),
-        VehicleCount: ("segment",),
-        Visit: ("segment", "vehicle"),
-        Bill: ("vehicle",),
-    }
+    tables: ClassVar[tuple[type, ...]] = (RoadSpeed, VehicleCount, Visit, Bill)
     settings: TollSettings
 
     def __init__(
@@ -216,7 +211,6 @@ class Tolls(Workload):
     ) -> None:
         super().__init__(settings, pace)
         self._first_segment, self._first_vehicle = first_segment, first_vehicle
-        self._zipf = Zipf(settings.keys, settings.theta)
 
     @property
     def program(self) -> Sequence[Any]:
@@ -238,7 +232,7 @@ class Tolls(Workload):
         positions = int(reports[-1]) + 1
         kinds = np.arange(count) % 3
         kinds[(kinds == SPEED) & (random.random(count) < settings.travel_ratio)] = TRAVEL
-        roads = self._first_segment + self._zipf.draw_distinct(random, positions, len(STRETCH))[reports]
+        roads = self._first_segment + self.zipf.draw_distinct(random, positions, len(STRETCH))[reports]
         vehicle = self._first_vehicle + random.integers(0, settings.vehicles, positions)[reports]
         speed = random.integers(40, 81, positions)[reports]
         aborts = random.random(count) < settings.abort_ratio
@@ -260,11 +254,7 @@ class Positions(Tolls):
     """Position reports of vehicles, each as one transaction: the average speed, and how many vehicles there are."""
 
     name: ClassVar[str] = "toll processing, one transaction a position"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {
-        RoadSpeed: ("segment",),
-        VehicleCount: ("segment",),
-        Visit: ("segment", "vehicle"),
-    }
+    tables: ClassVar[tuple[type, ...]] = (RoadSpeed, VehicleCount, Visit)
 
     @property
     def program(self) -> Sequence[Any]:
@@ -275,7 +265,7 @@ class Positions(Tolls):
         """A batch: one event for each position."""
         settings, random = self.settings, self.random(number, self._first_segment)
         count = settings.batch_events
-        segment = self._first_segment + self._zipf.draw_distinct(random, count, 1)[:, 0]
+        segment = self._first_segment + self.zipf.draw_distinct(random, count, 1)[:, 0]
         vehicle = self._first_vehicle + random.integers(0, settings.vehicles, count)
         places = [pa.array(np.ascontiguousarray(segment)), pa.array(vehicle)]
         return pa.table(
@@ -300,7 +290,7 @@ class TwoGroups(Workload):
     """Two roads in the same tables that share no row: one hot and failing, one scattered and calm."""
 
     name: ClassVar[str] = "toll processing, two groups"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = Tolls.tables
+    tables: ClassVar[tuple[type, ...]] = Tolls.tables
 
     def __init__(
         self, hot: TollSettings = HOT_GROUP, calm: TollSettings = CALM_GROUP, pace: float = NOMINAL_PACE

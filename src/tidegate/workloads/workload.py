@@ -23,8 +23,6 @@ before it.
 from __future__ import annotations
 
 import abc
-import copy
-import inspect
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tidegate as tg
+from tidegate.testing import PlainProgram
 from tidegate.workloads.cost import NOMINAL_PACE
 
 Integers = npt.NDArray[np.int64]
@@ -92,13 +91,13 @@ class Workload(abc.ABC):
     """A program, its opening rows and its events."""
 
     name: ClassVar[str]
-    tables: ClassVar[Mapping[type, tuple[str, ...]]]
-    """The tables with the fields that are their keys."""
+    tables: ClassVar[tuple[type, ...]]
 
     def __init__(self, settings: Settings, pace: float = NOMINAL_PACE) -> None:
         """Make the workload; `pace` is how many rounds of `burn` a microsecond holds (`calibrate`)."""
         self.settings = settings
         self.rounds = round(settings.cost_us * pace)
+        self.zipf = Zipf(settings.keys, settings.theta)
 
     @property
     @abc.abstractmethod
@@ -147,92 +146,22 @@ class Workload(abc.ABC):
     def verify(self, batches: Sequence[pa.Table], run: Run) -> list[str]:
         """What differs between a run of these batches and the plain functions; nothing if it is right."""
         opening = self.opening()
-        truth = Truth(self, opening)
-        wanted = Run([truth.run(events) for events in batches], truth.rows())
+        plain = PlainProgram(self.program, opening)
+        outcomes = [_outcome_table(plain.run(events)) for events in batches]
+        wanted = Run(outcomes, {table: _row_table(table, plain.rows(table)) for table in self.tables})
         found = differences(wanted, run)
         return found or self.broken_promises(opening, pa.concat_tables(batches), run)
 
 
-class Truth:
-    """The plain functions, one event after the other: what every run must come to."""
-
-    def __init__(self, workload: Workload, opening: Tables) -> None:
-        self._keys = workload.tables
-        self._functions = {function.__name__: function for function in workload.program}
-        self._parameters = {name: _row_parameters(function) for name, function in self._functions.items()}
-        self._names = {
-            name: tuple(inspect.signature(function).parameters) for name, function in self._functions.items()
-        }
-        self._rows: dict[type, dict[Any, Any]] = {table: {} for table in self._keys}
-        for table, rows in opening.items():
-            for values in rows.to_pylist():
-                self._rows[table][self._key(table, values)] = table(**values)
-
-    def run(self, events: pa.Table) -> pa.Table:
-        """The outcomes of events in the order in which they stand."""
-        outcomes = [self._run_one(event) for event in events.to_pylist()]
-        committed, reasons, results = zip(*outcomes, strict=True) if outcomes else ((), (), ())
-        return pa.table(
-            {
-                "committed": pa.array(committed, pa.bool_()),
-                "reason": pa.array(reasons, pa.string()),
-                "result": pa.array(results, pa.int64()),
-            }
-        )
-
-    def rows(self) -> Tables:
-        """The rows that exist, sorted by key."""
-        return {table: self._table(table) for table in self._keys}
-
-    def _table(self, table: type) -> pa.Table:
-        rows = [row for _, row in sorted(self._rows[table].items())]
-        hints = typing.get_type_hints(table)
-        schema = pa.schema([(name, pa.float64() if hint is float else pa.int64()) for name, hint in hints.items()])
-        return pa.table({name: [getattr(row, name) for row in rows] for name in hints}, schema=schema)
-
-    def _key(self, table: type, values: Any) -> Any:
-        fields = self._keys[table]
-        if not isinstance(values, dict):
-            return values
-        return values[fields[0]] if len(fields) == 1 else tuple(values[field] for field in fields)
-
-    def _run_one(self, event: dict[str, Any]) -> tuple[bool, str | None, int | None]:
-        name = event["transaction"]
-        touched: dict[tuple[type, Any], Any] = {}
-        arguments = {parameter: event[parameter] for parameter in self._names[name]}
-        for parameter, table in self._parameters[name].items():
-            given = arguments[parameter]
-            many = isinstance(given, list)
-            rows = [self._row(table, key, touched) for key in (given if many else [given])]
-            arguments[parameter] = rows if many else rows[0]
-        try:
-            result = self._functions[name](**arguments)
-        except tg.Abort as abort:
-            return False, abort.reason, None
-        for (table, key), row in touched.items():
-            if row.exists:
-                self._rows[table][key] = row
-        return True, None, result
-
-    def _row(self, table: type, given: Any, touched: dict[tuple[type, Any], Any]) -> Any:
-        key = self._key(table, given)
-        if (table, key) not in touched:
-            found = self._rows[table].get(key)
-            if found is None:
-                fields = self._keys[table]
-                named = dict(zip(fields, key if len(fields) > 1 else (key,), strict=True))
-                touched[table, key] = table(**named, exists=False)
-            else:
-                touched[table, key] = copy.copy(found)
-        return touched[table, key]
+def _outcome_table(outcomes: Sequence[tg.Outcome]) -> pa.Table:
+    types = (pa.bool_(), pa.string(), pa.int64())
+    columns = {name: [getattr(each, name) for each in outcomes] for name in OUTCOME_COLUMNS}
+    return pa.table({name: pa.array(columns[name], type) for name, type in zip(OUTCOME_COLUMNS, types, strict=True)})
 
 
-def _row_parameters(function: Any) -> dict[str, type]:
-    """The parameters that are rows or lists of rows, with their tables."""
-    tables = set(function.classes.values())
-    hints = {name: hint for name, hint in typing.get_type_hints(function.__wrapped__).items() if name != "return"}
-    found = {name: (typing.get_args(hint) or (hint,))[0] for name, hint in hints.items()}
-    return {name: table for name, table in found.items() if table in tables}
+def _row_table(table: type, rows: list[dict[str, Any]]) -> pa.Table:
+    types = {int: pa.int64(), float: pa.float64()}
+    return pa.Table.from_pylist(rows, pa.schema([(n, types[kind]) for n, kind in typing.get_type_hints(table).items()]))
 
 
 def differences(wanted: Run, found: Run) -> list[str]:
