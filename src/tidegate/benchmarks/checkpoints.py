@@ -142,33 +142,26 @@ def bars(report: Report) -> list[Bar]:
     ]
 
 
-@dataclass(slots=True)
-class _Stretch:
-    """A stretch of batches, and the newest checkpoint before it."""
-
-    batches: list[pa.Table]
-    versions: int
-
-
 def _variant(name: str, state: LargeState) -> Variant:
     worst: list[float] = []
 
-    def prepare() -> _Stretch:
+    def prepare() -> tuple[list[pa.Table], int]:
         state.checkpoint()
         if name == WHOLE:
             state.load()
         if name == CHANGED:
             filling = state.stretch()
             state.verify(filling, state.run(filling)[1], f"{name}, before")
-        return _Stretch(state.stretch(), state.versions())
+        return state.stretch(), state.versions()
 
-    def run(stretch: _Stretch) -> tuple[list[float], list[pa.Table]]:
-        return state.run(stretch.batches)
+    def run(prepared: tuple[list[pa.Table], int]) -> tuple[list[float], list[pa.Table]]:
+        return state.run(prepared[0])
 
-    def verify(stretch: _Stretch, found: tuple[list[float], list[pa.Table]]) -> None:
+    def verify(prepared: tuple[list[pa.Table], int], found: tuple[list[float], list[pa.Table]]) -> None:
+        batches, newest = prepared
         wait_for_background()
-        state.verify(stretch.batches, found[1], name)
-        written = state.versions() - stretch.versions
+        state.verify(batches, found[1], name)
+        written = state.versions() - newest
         if written != (name != NONE):
             raise AssertionError(f"{name}: {written} checkpoints were written beside the batches; take other sizes")
         worst.append(max(found[0]))

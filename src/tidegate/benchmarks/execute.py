@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,12 +49,7 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
         return engine
 
     def run_alone(engine: tg.Engine) -> list[float]:
-        taken = []
-        for _ in range(requests):
-            began = time.perf_counter()
-            engine.execute(ledger.deposit, dst=1, amount=1)
-            taken.append(time.perf_counter() - began)
-        return taken
+        return _timed(requests, lambda: engine.execute(ledger.deposit, dst=1, amount=1))
 
     def verify_alone(engine: tg.Engine, taken: list[float]) -> None:
         _require(engine.scan(ledger.Account), "balance", requests)
@@ -67,13 +63,10 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
 
     def run_beside(prepared: tuple[tg.Engine, list[int]]) -> list[float]:
         engine, counted = prepared
-        taken = []
+        taken: list[float] = []
         for batch in batches:
             counted.append(pc.sum(engine.run(batch)["committed"]).as_py())
-            for _ in range(BETWEEN):
-                began = time.perf_counter()
-                engine.execute(give_vote, contestant=1)
-                taken.append(time.perf_counter() - began)
+            taken += _timed(BETWEEN, lambda: engine.execute(give_vote, contestant=1))
         return taken
 
     def verify_beside(prepared: tuple[tg.Engine, list[int]], taken: list[float]) -> None:
@@ -95,6 +88,16 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
         seed=seed,
         rounds=rounds,
     )
+
+
+def _timed(calls: int, call: Callable[[], object]) -> list[float]:
+    """The seconds of each of several calls."""
+    taken = []
+    for _ in range(calls):
+        began = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - began)
+    return taken
 
 
 def _require(rows: pa.Table, column: str, wanted: int) -> None:

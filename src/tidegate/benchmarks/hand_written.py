@@ -267,12 +267,7 @@ def _run(
 
 
 @kernel
-def _write_reasons(
-    codes: Bytes,
-    texts: Bytes,
-    starts: Integers,
-    text_out: Bytes,
-) -> None:
+def _write_reasons(codes: Bytes, texts: Bytes, starts: Integers, text_out: Bytes) -> None:
     end = 0
     for code in codes:
         for i in range(starts[code], starts[code + 1]):

@@ -19,13 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 import tidegate as tg
 from tidegate.benchmarks.harness import Experiment, Variant
 from tidegate.benchmarks.state_folders import make_template
-from tidegate.workloads.chains import chain_events, load_chain
+from tidegate.workloads.chains import chain_events, chain_rows, load_chain
 
 Recovery = Literal["strong", "weak"]
 Sync = Literal["always", "group"]
@@ -39,15 +36,6 @@ BAR = 2.0
 def variant_name(recovery: Recovery, sync: Sync) -> str:
     """What a way of logging is called: "strong, group"."""
     return f"{recovery}, {sync}"
-
-
-def chain_rows(length: int, events: pa.Table) -> pa.Table:
-    """What a chain's counters come to when these tuples went through it."""
-    count, total = events.num_rows, pc.sum(events["value"]).as_py()
-    steps = range(1, length + 1)
-    return pa.table(
-        {"id": [*steps], "count": [count] * length, "total": [total + (step - 1) * count for step in steps]}
-    )
 
 
 def experiment(

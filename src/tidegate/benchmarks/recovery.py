@@ -12,18 +12,16 @@ the chain comes to.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-import tidegate as tg
 from tidegate.benchmarks.bars import Bar
 from tidegate.benchmarks.harness import Experiment, Report, Variant
-from tidegate.benchmarks.logging_cost import RECOVERIES, Recovery, chain_rows
-from tidegate.benchmarks.state_folders import Template, left_behind, log_frames, make_template, require_rows
-from tidegate.workloads.chains import chain_events, load_chain
+from tidegate.benchmarks.logging_cost import RECOVERIES, Recovery
+from tidegate.benchmarks.state_folders import Template, left_behind, log_frames, make_template
+from tidegate.workloads.chains import chain_events, chain_rows, load_chain
 
 LENGTHS: tuple[int, ...] = (1, 2, 4, 7, 10)
 BAR = 1.5
@@ -69,12 +67,7 @@ def _variant(recovery: Recovery, length: int, events: pa.Table, folder: Path) ->
             logged.append(_log(template, recovery, events))
         return left_behind(logged[0])
 
-    def verify(path: Path, engine: tg.Engine) -> None:
-        require_rows(engine.scan(module.Counter), chain_rows(length, events), variant_name(recovery, length))
-        engine.close()
-        shutil.rmtree(path)
-
-    return Variant(variant_name(recovery, length), prepare=prepare, run=template.open, verify=verify)
+    return template.reopened(variant_name(recovery, length), prepare, {module.Counter: chain_rows(length, events)})
 
 
 def _log(template: Template, recovery: Recovery, events: pa.Table) -> Path:

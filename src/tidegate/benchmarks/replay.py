@@ -13,17 +13,17 @@ Every engine that was opened must hold the rows of the plain functions.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 import tidegate as tg
 from tidegate.benchmarks.bars import Bar
-from tidegate.benchmarks.harness import Experiment, Report, Variant
-from tidegate.benchmarks.state_folders import Template, left_behind, log_frames, make_template, require_rows
+from tidegate.benchmarks.harness import Experiment, Report
+from tidegate.benchmarks.state_folders import Template, left_behind, log_frames, make_template
 from tidegate.durability.logged import CHECKPOINT_AFTER_BYTES
 from tidegate.workloads import ledger
 
@@ -80,7 +80,10 @@ def experiment(template: Template, found: Sequence[Point], *, seed: int, rounds:
         title="Recovery by the log behind the checkpoint",
         items=1,
         item="opening",
-        variants=[_variant(template, point) for point in found],
+        variants=[
+            template.reopened(point.name, partial(left_behind, point.path), {ledger.Account: point.rows})
+            for point in found
+        ],
         settings={"points": [[point.name, point.transactions, point.log_size] for point in found]},
         seed=seed,
         rounds=rounds,
@@ -104,15 +107,6 @@ def bars(recovered: Sequence[Recovered]) -> list[Bar]:
         Bar(f"transactions replayed per second, logged by {style}", each.rate, "≥", BAR)
         for style, each in longest.items()
     ]
-
-
-def _variant(template: Template, point: Point) -> Variant:
-    def verify(path: Path, engine: tg.Engine) -> None:
-        require_rows(engine.scan(ledger.Account), point.rows, point.name)
-        engine.close()
-        shutil.rmtree(path)
-
-    return Variant(point.name, prepare=lambda: left_behind(point.path), run=template.open, verify=verify)
 
 
 _Feed = Callable[[tg.Engine, pa.Table], None]

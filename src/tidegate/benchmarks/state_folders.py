@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 import tidegate as tg
+from tidegate.benchmarks.harness import Variant
 from tidegate.durability import log_segments
 from tidegate.durability.log_format import Frame, frames
 from tidegate.foundation.storage import open_storage
@@ -61,11 +62,18 @@ class Template:
         looked at.
         """
         engine, path = opened
-        for table, rows in wanted.items():
-            require_rows(engine.scan(table), rows, what)
+        _require_tables(engine, wanted, what)
         require_recovered(self, path, wanted, what)
-        engine.close()
-        shutil.rmtree(path)
+        _discard(engine, path)
+
+    def reopened(self, name: str, prepare: Callable[[], Path], wanted: Mapping[type, pa.Table]) -> Variant:
+        """A variant that opens what a crash left, and must find these rows."""
+
+        def verify(path: Path, engine: tg.Engine) -> None:
+            _require_tables(engine, wanted, name)
+            _discard(engine, path)
+
+        return Variant(name, prepare=prepare, run=self.open, verify=verify)
 
 
 def make_template(program: Any, tables: Mapping[type, pa.Table], folder: Path) -> Template:
@@ -109,7 +117,16 @@ def require_rows(found: pa.Table, wanted: pa.Table, what: str) -> None:
 def require_recovered(template: Template, path: Path, wanted: Mapping[type, pa.Table], what: str) -> None:
     """AssertionError when what a crash would leave of a folder does not come back as these rows."""
     copy = left_behind(path)
-    with template.open(copy) as engine:
-        for table, rows in wanted.items():
-            require_rows(engine.scan(table), rows, f"{what}, opened again")
-    shutil.rmtree(copy)
+    engine = template.open(copy)
+    _require_tables(engine, wanted, f"{what}, opened again")
+    _discard(engine, copy)
+
+
+def _require_tables(engine: tg.Engine, wanted: Mapping[type, pa.Table], what: str) -> None:
+    for table, rows in wanted.items():
+        require_rows(engine.scan(table), rows, what)
+
+
+def _discard(engine: tg.Engine, path: Path) -> None:
+    engine.close()
+    shutil.rmtree(path)

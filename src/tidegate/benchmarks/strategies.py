@@ -59,20 +59,17 @@ Batches = Sequence[pa.Table]
 
 def strategy_named(name: str) -> Any:
     """What `tg.Engine` takes for a name of `FIXED` or for "adaptive"."""
-    if name in DECISIONS:
-        axes: Any = name.split("-")
-        return tg.Decision(*axes)
-    if name != ADAPTIVE and name not in BASELINES:
+    if name not in (ADAPTIVE, *FIXED):
         raise ValueError(f"{name!r} is not a strategy; there are: {', '.join((ADAPTIVE, *FIXED))}")
-    return name
+    axes: Any = name.split("-")
+    return tg.Decision(*axes) if name in DECISIONS else name
 
 
 def chosen(names: str | None) -> list[str]:
     """The strategies that a user lists with commas, all for None; serial is always there, as the reference."""
     listed = [ADAPTIVE, *FIXED] if names is None else [name.strip() for name in names.split(",") if name.strip()]
     for name in listed:
-        if name not in (ADAPTIVE, *FIXED):
-            raise ValueError(f"{name!r} is not a strategy; there are: {', '.join((ADAPTIVE, *FIXED))}")
+        strategy_named(name)  # raises for one that is not there
     return [SERIAL, *(name for name in listed if name != SERIAL)]
 
 
@@ -112,7 +109,8 @@ class Contest:
         return self._wanted[round_index]
 
     def variant(self, strategy: str, workers: int, name: str | None = None) -> Variant:
-        """A strategy as a variant: its engine is made on first use and goes on from then."""
+        """A strategy as a variant: its engine is made on first use and goes on from round to round."""
+        name = name or strategy
         engines: list[tg.Engine] = []
         rounds = itertools.count()
 
@@ -128,9 +126,9 @@ class Contest:
 
         def verify(prepared: tuple[tg.Engine, int, Batches], outcomes: list[pa.Table]) -> None:
             engine, round_index, _ = prepared
-            require_same(strategy, self.wanted(round_index), Run(outcomes, self.workload.scan(engine)))
+            require_same(name, self.wanted(round_index), Run(outcomes, self.workload.scan(engine)))
 
-        return Variant(name or strategy, prepare=prepare, run=run, verify=verify, note=lambda: what_ran(engines))
+        return Variant(name, prepare=prepare, run=run, verify=verify, note=lambda: what_ran(engines))
 
 
 def what_ran(engines: Sequence[tg.Engine]) -> str:

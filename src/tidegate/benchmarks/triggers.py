@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.benchmarks.harness import Experiment, Variant
-from tidegate.workloads.chains import chain_events, load_chain
+from tidegate.benchmarks.state_folders import require_rows
+from tidegate.workloads.chains import chain_events, chain_rows, load_chain
 
 CLIENT, TRANSACTIONS, TRIGGERS = "client", "transactions", "triggers"
 LENGTHS = tuple(range(1, 11))
@@ -30,8 +30,7 @@ BAR = 10.0
 def experiment(length: int, *, batches: int, seed: int, rounds: int, bar: float | None = None) -> Experiment:
     """The declaration: one chain length, three ways to go through it."""
     events = chain_events(batches, seed)
-    total = pc.sum(events["value"]).as_py()
-    wanted = [{"id": n, "count": batches, "total": total + (n - 1) * batches} for n in range(1, length + 1)]
+    wanted = chain_rows(length, events)
 
     def engine_with(kind: str, procedures: bool) -> tuple[tg.Engine, Any]:
         module = load_chain(length, kind)
@@ -47,9 +46,7 @@ def experiment(length: int, *, batches: int, seed: int, rounds: int, bar: float 
         return prepared[0].run(events)
 
     def verify(prepared: tuple[tg.Engine, Any], _: Any) -> None:
-        found = prepared[0].scan(prepared[1].Counter).to_pylist()
-        if found != wanted:
-            raise AssertionError(f"a chain of {length} came to {found}, not to {wanted}")
+        require_rows(prepared[0].scan(prepared[1].Counter), wanted, f"a chain of {length}")
 
     return Experiment(
         name="triggers",

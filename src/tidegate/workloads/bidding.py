@@ -19,9 +19,8 @@ Promise: what is left is what there was, plus what was topped up, minus what was
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -110,15 +109,11 @@ class Bidding(Workload):
 
     name: ClassVar[str] = "online bidding"
     tables: ClassVar[tuple[type, ...]] = (Item,)
+    program = (bid, alter, top)
     settings: BiddingSettings
 
     def __init__(self, settings: BiddingSettings = TSTREAM, pace: float = NOMINAL_PACE) -> None:
         super().__init__(settings, pace)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """Bid, alter and top."""
-        return [bid, alter, top]
 
     def opening(self) -> Tables:
         """Items 0, 1, 2, ... with plenty of each."""

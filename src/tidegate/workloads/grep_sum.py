@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -124,11 +123,7 @@ class GrepSum(Workload):
 
     def __init__(self, settings: GrepSumSettings = MORPHSTREAM, pace: float = NOMINAL_PACE) -> None:
         super().__init__(settings, pace)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """The one transaction for these knobs."""
-        return [transaction_for(self.settings.length, self.settings.reads)]
+        self.program = [transaction_for(settings.length, settings.reads)]
 
     def opening(self) -> Tables:
         """Records 0, 1, 2, ... with values from 0 to `VALUE_MAX`."""

@@ -85,9 +85,8 @@ def has_left(removed: int, contestant: int) -> bool:
     return removed >> contestant & 1 == 1
 
 
-@tg.transaction(on=votes, emits=[valid])
-def validate(phone: Voter, contestant: Contestant, show: Show) -> int:
-    """Count a vote; the answer is how many the contestant has."""
+def count(phone: Voter, contestant: Contestant, show: Show) -> None:
+    """Count a vote, unless it is for nobody, or not the phone's first."""
     tg.require(tg.exists(contestant), "no such contestant")
     tg.require(not has_left(show.removed, contestant.id), "the contestant has left")
     voted = tg.exists(phone)
@@ -95,6 +94,12 @@ def validate(phone: Voter, contestant: Contestant, show: Show) -> int:
     phone.contestant = contestant.id
     contestant.votes += 1
     show.counted += 1
+
+
+@tg.transaction(on=votes, emits=[valid])
+def validate(phone: Voter, contestant: Contestant, show: Show) -> int:
+    """Count a vote; the answer is how many the contestant has."""
+    count(phone, contestant, show)
     tg.emit(valid, contestant=contestant.id, show=show.id)
     return contestant.votes
 
@@ -162,13 +167,7 @@ leaderboard = tg.dataflow([validate, rank, remove_last], nested=[(validate, rank
 @tg.transaction
 def cast(phone: Voter, contestant: Contestant, show: Show) -> int:
     """Count a vote, as `validate` does."""
-    tg.require(tg.exists(contestant), "no such contestant")
-    tg.require(not has_left(show.removed, contestant.id), "the contestant has left")
-    voted = tg.exists(phone)
-    tg.require(not voted or has_left(show.removed, phone.contestant), "voted before")
-    phone.contestant = contestant.id
-    contestant.votes += 1
-    show.counted += 1
+    count(phone, contestant, show)
     return contestant.votes
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -186,16 +187,6 @@ def _account_keys(settings: LedgerSettings) -> Integers:
     return random.permutation(keys)
 
 
-class _PlainAccount:
-    """A row without any machinery: the plain functions ask for nothing more."""
-
-    __slots__ = ("balance", "id")
-
-    def __init__(self, id: int, balance: int = 0) -> None:
-        self.id = id
-        self.balance = balance
-
-
 class Truth:
     """The plain functions, one event after the other: what every run must come to.
 
@@ -205,10 +196,10 @@ class Truth:
     """
 
     def __init__(self, opening: pa.Table | None = None) -> None:
-        self._accounts: dict[int, _PlainAccount] = {}
+        self._accounts: dict[int, SimpleNamespace] = {}
         if opening is not None:
             pairs = zip(opening["id"].to_pylist(), opening["balance"].to_pylist(), strict=True)
-            self._accounts = {key: _PlainAccount(key, balance) for key, balance in pairs}
+            self._accounts = {key: SimpleNamespace(id=key, balance=balance) for key, balance in pairs}
 
     def run(self, events: pa.Table) -> pa.Table:
         """Run events in the order of `ts` (ties: as they stand); gives event, committed, reason, result."""
@@ -234,9 +225,9 @@ class Truth:
     def _run_one(
         self, transaction: str, source: int | None, target: int, amount: int
     ) -> tuple[bool, str | None, int | None]:
-        dst = self._accounts.get(target) or _PlainAccount(target)
+        dst = self._accounts.get(target) or SimpleNamespace(id=target, balance=0)
         src = dst if source is None or source == target else self._accounts.get(source)
-        src = src or _PlainAccount(cast(int, source))
+        src = src or SimpleNamespace(id=source, balance=0)
         before = src.balance, dst.balance
         try:
             if transaction == "transfer":

@@ -21,9 +21,8 @@ Promise: what there is of money and assets is what there was, plus what committe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -97,10 +96,6 @@ class LedgerSettings(Settings):
     transfer_ratio: float = 0.5
     keys: int = 122_880
 
-    def shares(self) -> tuple[str, ...]:
-        """The knobs that are shares of a whole."""
-        return ("abort_ratio", "transfer_ratio")
-
     def least(self) -> dict[str, int]:
         """A transfer needs two owners."""
         return {"batch_events": 1, "keys": 2}
@@ -118,15 +113,11 @@ class StreamingLedger(Workload):
 
     name: ClassVar[str] = "streaming ledger"
     tables: ClassVar[tuple[type, ...]] = (Account, Asset)
+    program = (deposit, transfer)
     settings: LedgerSettings
 
     def __init__(self, settings: LedgerSettings = MORPHSTREAM, pace: float = NOMINAL_PACE) -> None:
         super().__init__(settings, pace)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """Deposit and transfer."""
-        return [deposit, transfer]
 
     def opening(self) -> Tables:
         """Owners 0, 1, 2, ... with plenty of both."""

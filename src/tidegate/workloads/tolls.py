@@ -27,7 +27,6 @@ Promises: bills add up to the tolls of committed notifications; a segment counts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -172,10 +171,6 @@ class TollSettings(Settings):
     travel_ratio: float = 0.0
     batch_events: int = 40_960
 
-    def shares(self) -> tuple[str, ...]:
-        """The knobs that are shares of a whole."""
-        return ("abort_ratio", "travel_ratio")
-
     def least(self) -> dict[str, int]:
         """A stretch has four segments."""
         return {"batch_events": 1, "keys": len(STRETCH), "vehicles": 1}
@@ -199,6 +194,7 @@ class Tolls(Workload):
 
     name: ClassVar[str] = "toll processing"
     tables: ClassVar[tuple[type, ...]] = (RoadSpeed, VehicleCount, Visit, Bill)
+    program: Sequence[Any] = (report_speed, count_vehicle, notify_toll, travel)
     settings: TollSettings
 
     def __init__(
@@ -211,11 +207,6 @@ class Tolls(Workload):
     ) -> None:
         super().__init__(settings, pace)
         self._first_segment, self._first_vehicle = first_segment, first_vehicle
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """The four transactions."""
-        return [report_speed, count_vehicle, notify_toll, travel]
 
     def opening(self) -> Tables:
         """Segments on which ten vehicles drove 60 each; nobody was counted and nobody owes anything."""
@@ -244,10 +235,7 @@ class Tolls(Workload):
         tolls = pc.sum(outcomes.filter(pc.equal(events["transaction"], "notify_toll"))["result"]).as_py() or 0
         owed = pc.sum(run.rows[Bill]["owed"]).as_py() or 0
         problems = [] if tolls == owed else [f"bills differ from the tolls by {owed - tolls:+d}"]
-        counted = pc.sum(run.rows[VehicleCount]["vehicles"]).as_py() or 0
-        if counted != run.rows[Visit].num_rows:
-            problems.append(f"{counted} vehicles were counted, {run.rows[Visit].num_rows} visited a segment")
-        return problems
+        return problems + _miscounted(run)
 
 
 class Positions(Tolls):
@@ -256,10 +244,7 @@ class Positions(Tolls):
     name: ClassVar[str] = "toll processing, one transaction a position"
     tables: ClassVar[tuple[type, ...]] = (RoadSpeed, VehicleCount, Visit)
 
-    @property
-    def program(self) -> Sequence[Any]:
-        """The one transaction."""
-        return [report_position]
+    program = (report_position,)
 
     def batch(self, number: int) -> pa.Table:
         """A batch: one event for each position."""
@@ -281,9 +266,7 @@ class Positions(Tolls):
 
     def broken_promises(self, opening: Tables, events: pa.Table, run: Run) -> list[str]:
         """A segment counts exactly the vehicles that visited it."""
-        counted = pc.sum(run.rows[VehicleCount]["vehicles"]).as_py() or 0
-        visits = run.rows[Visit].num_rows
-        return [] if counted == visits else [f"{counted} vehicles were counted, {visits} visited a segment"]
+        return _miscounted(run)
 
 
 class TwoGroups(Workload):
@@ -291,6 +274,7 @@ class TwoGroups(Workload):
 
     name: ClassVar[str] = "toll processing, two groups"
     tables: ClassVar[tuple[type, ...]] = Tolls.tables
+    program = Tolls.program
 
     def __init__(
         self, hot: TollSettings = HOT_GROUP, calm: TollSettings = CALM_GROUP, pace: float = NOMINAL_PACE
@@ -298,11 +282,6 @@ class TwoGroups(Workload):
         super().__init__(replace(hot, batch_events=hot.batch_events + calm.batch_events), pace)
         self._hot = Tolls(hot, pace)
         self._calm = Tolls(calm, pace, first_segment=hot.keys, first_vehicle=hot.vehicles)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """The transactions of both."""
-        return self._hot.program
 
     def opening(self) -> Tables:
         """The segments of both."""
@@ -322,6 +301,11 @@ class TwoGroups(Workload):
     def broken_promises(self, opening: Tables, events: pa.Table, run: Run) -> list[str]:
         """The promises of one road hold for both together."""
         return self._hot.broken_promises(opening, events, run)
+
+
+def _miscounted(run: Run) -> list[str]:
+    counted, visits = pc.sum(run.rows[VehicleCount]["vehicles"]).as_py() or 0, run.rows[Visit].num_rows
+    return [] if counted == visits else [f"{counted} vehicles were counted, {visits} visited a segment"]
 
 
 def _events(kinds: Integers, roads: Integers, vehicle: Integers, speed: Integers, aborts: Any, rounds: int) -> pa.Table:

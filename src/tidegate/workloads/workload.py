@@ -25,7 +25,7 @@ from __future__ import annotations
 import abc
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,7 +50,7 @@ TOO_MUCH = 10**17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The knobs that every workload has; equal settings make equal events."""
+    """The knobs that every workload has, those called "..._ratio" being shares; equal settings make equal events."""
 
     theta: float = 0.2
     abort_ratio: float = 0.01
@@ -63,16 +63,12 @@ class Settings:
         for name in ("theta", "cost_us"):
             if getattr(self, name) < 0.0:
                 raise ValueError(f"{name} is 0 or more; got {getattr(self, name)}")
-        for name in self.shares():
+        for name in (each.name for each in fields(self) if each.name.endswith("_ratio")):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} is a share between 0 and 1; got {getattr(self, name)}")
         for name, least in self.least().items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is at least {least}; got {getattr(self, name)}")
-
-    def shares(self) -> tuple[str, ...]:
-        """The knobs that are shares of a whole."""
-        return ("abort_ratio",)
 
     def least(self) -> dict[str, int]:
         """The smallest value of each knob that counts something."""
@@ -92,17 +88,14 @@ class Workload(abc.ABC):
 
     name: ClassVar[str]
     tables: ClassVar[tuple[type, ...]]
+    program: Sequence[Any]
+    """The transactions, as `tg.Engine` takes them."""
 
     def __init__(self, settings: Settings, pace: float = NOMINAL_PACE) -> None:
         """Make the workload; `pace` is how many rounds of `burn` a microsecond holds (`calibrate`)."""
         self.settings = settings
         self.rounds = round(settings.cost_us * pace)
         self.zipf = Zipf(settings.keys, settings.theta)
-
-    @property
-    @abc.abstractmethod
-    def program(self) -> Sequence[Any]:
-        """The transactions, as `tg.Engine` takes them."""
 
     @abc.abstractmethod
     def opening(self) -> Tables:
