@@ -92,11 +92,7 @@ def plot_logging(reports: Mapping[int, Report], file: Path) -> None:
 def plot_recovery(report: Report, lengths: Sequence[int], file: Path) -> None:
     """Seconds to recover by the length of the chain."""
     lines = [
-        _Line(
-            kind,
-            [report[recovery.variant_name(kind, length)].seconds_median for length in lengths],
-            COLOURS[kind],
-        )
+        _Line(kind, [report[recovery.variant_name(kind, length)].seconds_median for length in lengths], COLOURS[kind])
         for kind in logging_cost.RECOVERIES
     ]
     _plot_by_length(report.experiment.title, lengths, lines, "seconds to recover", file)

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 from rich.table import Table
@@ -109,23 +108,6 @@ def ledger_stream(*, base: LedgerSettings = MORPHSTREAM, pace: float, batches: i
     return Stream(ledgers[0], stretches, checked=[ledgers[0], ledgers[-1]])
 
 
-def experiment(
-    name: str, title: str, stream: Stream, strategies: Sequence[str], *, workers: int, rounds: int
-) -> Experiment:
-    """The declaration: serial is the reference, so every ratio is a speed-up over the whole stream."""
-    settings: Mapping[str, Any] = asdict(stream.workload.settings)
-    return Experiment(
-        name=name,
-        title=title,
-        items=stream.events,
-        item="event",
-        variants=[stream.variant(strategy, workers) for strategy in strategies],
-        settings={**settings, "workers": workers, "stretches": [stretch.name for stretch in stream.stretches]},
-        seed=stream.workload.settings.seed,
-        rounds=rounds,
-    )
-
-
 def adaptive_beside_fixed(report: Report) -> dict[str, float]:
     """For each fixed strategy, how many times as fast the adaptive one went through the whole stream."""
     adaptive = report[ADAPTIVE].seconds_median
@@ -133,10 +115,20 @@ def adaptive_beside_fixed(report: Report) -> dict[str, float]:
 
 
 def grid(stream: Stream, strategies: Sequence[str], *, workers: int, rounds: int) -> Grid:
-    """The declaration as a grid of one point, for its final."""
+    """The declaration: a grid of one point, for its final; serial is the reference, so a ratio is a speed-up."""
 
     def make() -> Experiment:
-        return experiment("dynamic", "Dynamic ledger", stream, strategies, workers=workers, rounds=rounds)
+        settings = stream.workload.settings
+        return Experiment(
+            name="dynamic",
+            title="Dynamic ledger",
+            items=stream.events,
+            item="event",
+            variants=[stream.variant(strategy, workers) for strategy in strategies],
+            settings={**asdict(settings), "workers": workers, "stretches": [each.name for each in stream.stretches]},
+            seed=settings.seed,
+            rounds=rounds,
+        )
 
     return Grid(
         name="dynamic",

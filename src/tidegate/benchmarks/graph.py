@@ -64,7 +64,7 @@ class Construction:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.built: list[Built] = []
-        """Of every batch that was verified, those that only warmed up included."""
+        """Of every batch that was verified."""
 
     def variant(self) -> Variant:
         """A batch in each round; its seconds are those of the construction alone."""
@@ -79,31 +79,23 @@ class Construction:
 
         return replace(whole, run=run, verify=verify, seconds=lambda result: result[1].seconds)
 
-    def result(self, rounds: int) -> Result:
-        """What the last `rounds` batches came to."""
-        return Result(self.workload, tuple(self.built[-rounds:]))
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The graphs of one workload that count."""
-
-    workload: Workload
-    built: tuple[Built, ...]
+    def leave_out_warm_up(self, rounds: int) -> None:
+        """Keep the graphs of the last `rounds` batches: those before only warmed up."""
+        del self.built[:-rounds]
 
     @property
     def operations_per_second(self) -> float:
-        """The middle of the batches."""
+        """The median of the batches."""
         return statistics.median(each.operations / each.seconds for each in self.built)
 
     @property
     def bytes_per_operation(self) -> float:
-        """The middle of the batches."""
+        """The median of the batches."""
         return statistics.median(each.graph_bytes / each.operations for each in self.built)
 
     @property
     def operations(self) -> float:
-        """Operations of a batch."""
+        """Operations of a batch, at the median."""
         return statistics.median(each.operations for each in self.built)
 
     def bars(self) -> tuple[Bar, Bar]:
@@ -142,7 +134,7 @@ def experiment(measured: Sequence[Construction], *, rounds: int) -> Experiment:
     )
 
 
-def render(title: str, results: Sequence[Result], *, with_bars: bool) -> Table:
+def render(title: str, results: Sequence[Construction], *, with_bars: bool) -> Table:
     """One line for each application."""
     median = f"median of {len(results[0].built)} batches, every batch verified"
     caption = f"operations of a batch, of a second, and the bytes of each; {STRATEGY}, {median}"
@@ -162,7 +154,7 @@ def render(title: str, results: Sequence[Result], *, with_bars: bool) -> Table:
     return table
 
 
-def records(results: Sequence[Result]) -> list[dict[str, Any]]:
+def records(results: Sequence[Construction]) -> list[dict[str, Any]]:
     """One JSON-ready record for each application."""
     return [
         record(

@@ -127,11 +127,7 @@ def measure_grid(
 
 
 def _measure_point(
-    grid: Grid,
-    point: Point,
-    clock: Callable[[], float],
-    on_round: Callable[[int, int], None],
-    seconds: float | None,
+    grid: Grid, point: Point, clock: Callable[[], float], on_round: Callable[[int, int], None], seconds: float | None
 ) -> PointReport:
     experiment = point.experiment()
     half = None if seconds is None else seconds / 2

@@ -61,14 +61,19 @@ class HandWrittenLedger:
         count = events.num_rows
         names = events["transaction"].chunk(0)
         offsets = np.frombuffer(names.buffers()[1], np.int32)[names.offset : names.offset + count + 1]
-        outcomes = _Outcomes.empty(count)
+        buffers = (
+            np.empty((count + 7) // 8, np.uint8),  # committed, as bits
+            np.empty(count, np.int64),  # results
+            np.empty(count + 1, np.int32),  # where reasons begin
+            np.empty(count, np.uint8),  # the reason of each abort
+        )
         aborts = _run(
             (offsets, np.frombuffer(names.buffers()[2], np.uint8)),
             (*_integers(events, "src", "dst", "amount"), _validity(events["src"].chunk(0))),
             (self.index, self.keys, self.balances, self.rows),
-            (outcomes.committed, outcomes.result, outcomes.reason_offsets, outcomes.reason_codes),
+            buffers,
         )
-        return outcomes.add_to(events, aborts)
+        return _with_outcomes(events, buffers, aborts)
 
     def state(self) -> pa.Table:
         """The accounts, sorted by key."""
@@ -94,40 +99,21 @@ class HandWrittenLedger:
         return committed, result
 
 
-@dataclass(slots=True)
-class _Outcomes:
-    """The buffers of the three outcome columns while they are filled."""
-
-    committed: Bytes
-    result: Integers
-    reason_offsets: npt.NDArray[np.int32]
-    reason_codes: Bytes
-
-    @classmethod
-    def empty(cls, count: int) -> _Outcomes:
-        return cls(
-            np.empty((count + 7) // 8, np.uint8),
-            np.empty(count, np.int64),
-            np.empty(count + 1, np.int32),
-            np.empty(count, np.uint8),
-        )
-
-    def add_to(self, events: pa.Table, aborts: int) -> pa.Table:
-        count = events.num_rows
-        text = np.empty(int(self.reason_offsets[count]), np.uint8)
-        _write_reasons(self.reason_codes[:aborts], _REASON_BYTES, _REASON_STARTS, text)
-        committed = pa.py_buffer(self.committed)
-        aborted = pa.py_buffer(~self.committed)
-        offsets, texts = pa.py_buffer(self.reason_offsets), pa.py_buffer(text)
-        results = [committed, pa.py_buffer(self.result)]
-        columns = {
-            "committed": pa.BooleanArray.from_buffers(pa.bool_(), count, [None, committed], null_count=0),
-            "reason": pa.StringArray.from_buffers(count, offsets, texts, aborted, null_count=count - aborts),
-            "result": pa.Int64Array.from_buffers(pa.int64(), count, results, null_count=aborts),
-        }
-        for name, column in columns.items():
-            events = events.append_column(name, column)
-        return events
+def _with_outcomes(events: pa.Table, buffers: tuple[Any, ...], aborts: int) -> pa.Table:
+    """The events with the three outcome columns, whose buffers are filled."""
+    committed, result, reason_offsets, reason_codes = buffers
+    count = events.num_rows
+    text = np.empty(int(reason_offsets[count]), np.uint8)
+    _write_reasons(reason_codes[:aborts], _REASON_BYTES, _REASON_STARTS, text)
+    yes, no, numbers, offsets, texts = map(pa.py_buffer, (committed, ~committed, result, reason_offsets, text))
+    columns = {
+        "committed": pa.BooleanArray.from_buffers(pa.bool_(), count, [None, yes], null_count=0),
+        "reason": pa.StringArray.from_buffers(count, offsets, texts, no, null_count=count - aborts),
+        "result": pa.Int64Array.from_buffers(pa.int64(), count, [yes, numbers], null_count=aborts),
+    }
+    for name, column in columns.items():
+        events = events.append_column(name, column)
+    return events
 
 
 _REASON_BYTES = np.frombuffer("".join(REASONS).encode(), np.uint8)

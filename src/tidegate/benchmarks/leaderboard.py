@@ -64,8 +64,7 @@ def experiment(settings: show.LeaderboardSettings, *, votes: int, rounds: int) -
                 prepare=lambda: show.engine(settings),
                 run=by_graph,
                 verify=lambda engine, found: check(
-                    engine,
-                    list(zip(*(found[n].to_pylist() for n in ("committed", "reason", "result")), strict=True)),
+                    engine, list(zip(*(found[n].to_pylist() for n in ("committed", "reason", "result")), strict=True))
                 ),
             ),
         ],

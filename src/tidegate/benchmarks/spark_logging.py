@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -260,12 +260,10 @@ def opening_experiment(stream: Stream, kept: Kept, cut: Sequence[Cut], sizes: Si
                 raise AssertionError(f"{stream.name}, {each.name}: the rows differ from those of the change files")
             engine.close()
 
-        return Variant(
-            each.name,
-            prepare=lambda: VersionedEngine(program, str(each.folder), log=each.log),
-            run=run,
-            verify=verify,
-        )
+        def prepare() -> VersionedEngine:
+            return VersionedEngine(program, str(each.folder), log=each.log)
+
+        return Variant(each.name, prepare=prepare, run=run, verify=verify)
 
     return Experiment(
         name="spark-logging-opening",
@@ -279,27 +277,28 @@ def opening_experiment(stream: Stream, kept: Kept, cut: Sequence[Cut], sizes: Si
     )
 
 
-def render_sizes(found: Mapping[tuple[str, Log], float]) -> Table:
+def render_sizes(found: Sequence[Found]) -> Table:
     """Bytes for each event, as a table."""
     headings = [*LOGS, "commands ÷ changes"]
     table = harness.plain_table("Bytes of version files for each event", ["stream"], headings)
-    for stream in dict.fromkeys(name for name, _ in found):
-        rows, events = (found[stream, log] for log in LOGS)
-        table.add_row(stream, f"{rows:,.1f}", f"{events:,.1f}", f"{events / rows:.2f}")
+    for each in found:
+        rows, events = (each.sizes[log] for log in LOGS)
+        table.add_row(each.stream, f"{rows:,.1f}", f"{events:,.1f}", f"{events / rows:.2f}")
     return table
 
 
-def size_records(found: Mapping[tuple[str, Log], float], sizes: Sizes) -> list[dict[str, Any]]:
+def size_records(found: Sequence[Found], sizes: Sizes) -> list[dict[str, Any]]:
     """Bytes for each event, as records."""
     return [
         harness.record(
             "spark-logging-bytes",
             seed=sizes.seed,
-            settings={**asdict(sizes), "stream": stream},
+            settings={**asdict(sizes), "stream": each.stream},
             variant=log,
             bytes_per_event=round(size, 2),
         )
-        for (stream, log), size in found.items()
+        for each in found
+        for log, size in each.sizes.items()
     ]
 
 

@@ -70,9 +70,8 @@ def spark_logging(
     sizes = experiments.Sizes(batch_rows, batches, accounts, run.rounds, run.seed)
     with _spark_and_folder() as (session, folder):
         found = experiments.measure(session, folder, experiments.streams(folder, sizes), sizes, run.show)
-    weights = {(each.stream, log): size for each in found for log, size in each.sizes.items()}
-    run.console.print(experiments.render_sizes(weights))
-    run.append(experiments.size_records(weights, sizes))
+    run.console.print(experiments.render_sizes(found))
+    run.append(experiments.size_records(found, sizes))
     run.draw(lambda picture: spark_plots.plot_spark_logging(found, picture))
 
 

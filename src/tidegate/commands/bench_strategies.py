@@ -166,10 +166,11 @@ def graph(
     measured = experiments.constructions(batch_events=batch_events, seed=run.seed, keys=300 if run.smoke else None)
     declared = experiments.experiment(measured, rounds=run.rounds)
     run.measure(declared)
-    results = [each.result(run.rounds) for each in measured]
-    run.console.print(experiments.render(declared.title, results, with_bars=not run.smoke))
-    run.append(experiments.records(results))
-    run.note(bar.passed for found in results for bar in found.bars())
+    for each in measured:
+        each.leave_out_warm_up(run.rounds)
+    run.console.print(experiments.render(declared.title, measured, with_bars=not run.smoke))
+    run.append(experiments.records(measured))
+    run.note(bar.passed for found in measured for bar in found.bars())
 
 
 def peers(run: BenchRun) -> None:

@@ -15,8 +15,7 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Threads.", show_defaul
 
 
 def leaderboard(
-    run: BenchRun,
-    votes: Annotated[int, typer.Option(min=1, help="Votes in one run, each an atomic batch.")] = 40_000,
+    run: BenchRun, votes: Annotated[int, typer.Option(min=1, help="Votes in one run, each an atomic batch.")] = 40_000
 ) -> None:
     """A leaderboard as one nested transaction a vote, beside a client that calls the procedures and waits.
 

@@ -116,21 +116,16 @@ def find_dataflows(target: str) -> list[Dataflow]:
     """The dataflow graph that a target names, or all of a module."""
     from tidegate.api.dataflow import Dataflow
 
-    place, separator, name = target.rpartition(":")
-    module = _load(place if separator else target)
-    there = {key: value for key, value in vars(module).items() if isinstance(value, Dataflow)}
-    if not separator:
-        return list(there.values())
-    return [there[name]] if name in there else []
+    place, name = _split(target)
+    there = {key: value for key, value in vars(_load(place)).items() if isinstance(value, Dataflow)}
+    return [graph for key, graph in there.items() if name in ("", key)]
 
 
 def find_transactions(target: str) -> list[Transaction]:
     """The transaction that a target names, or all of a module."""
     from tidegate.api.transaction import Transaction
 
-    place, separator, name = target.rpartition(":")
-    if not separator:
-        place, name = target, ""
+    place, name = _split(target)
     module = _load(place)
     all_of_them = {key: value for key, value in vars(module).items() if isinstance(value, Transaction)}
     choices = ", ".join(all_of_them) or "none"
@@ -140,6 +135,12 @@ def find_transactions(target: str) -> list[Transaction]:
     if not all_of_them:
         raise DefinitionError(f"{place}: no transactions; declare a function with @tg.transaction")
     return [all_of_them[name]] if name else list(all_of_them.values())
+
+
+def _split(target: str) -> tuple[str, str]:
+    """The module or file of a target, and the name in it; empty where all are meant."""
+    place, separator, name = target.rpartition(":")
+    return (place, name) if separator else (target, "")
 
 
 def _load(place: str) -> ModuleType:

@@ -113,10 +113,7 @@ def recover(
     if result.newest >= following:
         left_out = f"Version {following} of {source.path} is" if result.newest == following else ""
         lines.append(f"{left_out or f'Versions {following} to {result.newest} of {source.path} are'} not in it.")
-    say(
-        *lines,
-        "Start the query with this path. If its checkpoint is newer, its message says how to adopt it.",
-    )
+    say(*lines, "Start the query with this path. If its checkpoint is newer, its message says how to adopt it.")
 
 
 def _record(target: Storage, result: Copied) -> dict[str, Any]:

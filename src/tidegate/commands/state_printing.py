@@ -44,11 +44,7 @@ def print_json(value: Any) -> None:
 def empty_table(title: str) -> Table:
     """An empty table that fits many columns into a narrow terminal."""
     return Table(
-        title=literal(title, "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
+        title=literal(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
 
 

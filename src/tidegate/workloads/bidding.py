@@ -28,16 +28,7 @@ import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.workloads.cost import NOMINAL_PACE, burn
-from tidegate.workloads.workload import (
-    PLENTY,
-    TOO_MUCH,
-    Run,
-    Settings,
-    Tables,
-    Workload,
-    lists_column,
-    names_column,
-)
+from tidegate.workloads.workload import PLENTY, TOO_MUCH, Run, Settings, Tables, Workload, lists_column, names_column
 
 PRICE_MIN, PRICE_MAX = 100, 200  # what sellers ask; buyers offer more, unless their bid is planted to fail
 BID, ALTER, TOP = 0, 1, 2

@@ -122,10 +122,7 @@ class StreamingLedger(Workload):
     def opening(self) -> Tables:
         """Owners 0, 1, 2, ... with plenty of both."""
         ids, plenty = np.arange(self.settings.keys), np.full(self.settings.keys, PLENTY)
-        return {
-            Account: pa.table({"id": ids, "balance": plenty}),
-            Asset: pa.table({"id": ids, "quantity": plenty}),
-        }
+        return {Account: pa.table({"id": ids, "balance": plenty}), Asset: pa.table({"id": ids, "quantity": plenty})}
 
     def batch(self, number: int) -> pa.Table:
         """A batch; `to_account` and `to_asset` are null in deposits."""

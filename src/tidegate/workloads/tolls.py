@@ -27,6 +27,7 @@ Promises: bills add up to the tolls of committed notifications; a segment counts
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
