@@ -9,7 +9,7 @@ from tidegate.benchmarks.harness import measure
 
 
 def test_both_ways_come_to_all_requests_and_votes() -> None:
-    report = measure(execute.experiment(requests=200, votes=30, seed=1, rounds=1))
+    report = measure(execute.experiment(requests=200, votes=30, seed=1))
     assert [bar.what for bar in execute.bars(report)] == [
         "execute, alone: median in µs",
         "execute, beside a graph: median in µs",
@@ -18,7 +18,7 @@ def test_both_ways_come_to_all_requests_and_votes() -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_lost_request_is_seen(number: int) -> None:
-    variant = execute.experiment(requests=100, votes=10, seed=1, rounds=1).variants[number]
+    variant = execute.experiment(requests=100, votes=10, seed=1).variants[number]
     prepared = variant.prepare()
     taken = variant.run(prepared)
     variant.verify(prepared, taken)

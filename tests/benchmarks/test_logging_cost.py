@@ -13,7 +13,7 @@ from tidegate.workloads.chains import chain_events
 
 
 def declared(folder: Path, length: int = 2) -> Experiment:
-    return logging_cost.experiment(length, folder, tuples=9, clients=2, seed=1, rounds=1, bar=2.0)
+    return logging_cost.experiment(length, folder, tuples=9, clients=2, seed=1, bar=2.0)
 
 
 def test_all_ways_of_logging_come_to_the_chains_counters(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tidegate.workloads.chains import chain_events
 
 
 def declared(folder: Path, tuples: int = 6) -> Experiment:
-    return recovery.experiment(folder, lengths=(1, 2), tuples=tuples, seed=1, rounds=1)
+    return recovery.experiment(folder, lengths=(1, 2), tuples=tuples, seed=1)
 
 
 def test_both_recoveries_of_all_lengths_come_to_the_chains_counters(tmp_path: Path) -> None:

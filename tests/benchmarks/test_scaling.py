@@ -40,7 +40,7 @@ def test_independent_threads_are_verified_too() -> None:
 
 
 def test_curves_are_events_a_second_by_strategy_and_workers() -> None:
-    declared = scaling.experiment([SERIAL], workers_max=2, pace=10.0, rounds=1, batches=1, settings=SMALL)
+    declared = scaling.experiment([SERIAL], workers_max=2, pace=10.0, batches=1, settings=SMALL)
     assert isinstance(declared, Experiment)
     assert [variant.name for variant in declared.variants] == ["serial x1", f"{BOUND} x1", f"{BOUND} x2"]
     report = measure(declared)

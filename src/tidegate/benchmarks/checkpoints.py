@@ -1,14 +1,14 @@
-"""What batches notice of checkpoints, and of old versions that are kept.
+"""How much checkpoints slow batches down, and old versions that are kept.
 
 **Checkpoints in the background.** A large ledger in one engine; batches run in stretches, and between two stretches
 everything in the background has ended:
 
     none              no checkpoint                                          the log is short
     what changed      the log has become long enough for a checkpoint: the rows that changed since the last are written
-    the whole state   every row was loaded anew, outside the clock: all of them are written while the batches run
+    the whole state   every row was loaded again, outside the clock: all of them are written while the batches run
 
-What counts is the latency that 99 of 100 batches stay below (p99), as whoever feeds the stream sees it. A stretch in
-which not exactly that happened has no number.
+What counts is the latency that 99 of 100 batches stay below (p99), as the producer of the stream sees it. A stretch
+in which another number of checkpoints was written raises.
 
 **Versions that are kept.** Batches of a query, as a Spark task runs them, in a state that keeps a hundred versions and
 in one that keeps ten thousand, and has them: the time of a batch must not depend on how much history lies beside it.
@@ -76,7 +76,7 @@ class LargeState:
         self.load()
 
     def load(self) -> None:
-        """Write every row anew: the next checkpoint holds all of them."""
+        """Write every row again, so that the next checkpoint holds all of them."""
         self._engine.load(ledger.Account.__name__, self._opening)
         self._truth = ledger.Truth(self._touched)
 
@@ -129,7 +129,6 @@ def experiment(state: LargeState, sizes: Sizes, kinds: Sequence[str] = KINDS) ->
         variants=[_variant(name, state) for name in kinds],
         settings=asdict(sizes),
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 
@@ -211,7 +210,6 @@ def kept_experiment(folder: Path, sizes: KeptSizes) -> Experiment:
         bars={kept_name(sizes.many): KEPT_BAR},
         settings=asdict(sizes),
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 

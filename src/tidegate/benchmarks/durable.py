@@ -1,4 +1,4 @@
-"""What it costs that every call lasts: beside the disk itself, and beside memory.
+"""What durability costs: calls beside the disk itself, and batches beside memory.
 
 One transaction a call (`execute`): the other side is what a disk can do at all for one caller, a bare append:
 
@@ -15,8 +15,8 @@ other sides, and durable batches can be no faster than the slower of them:
     durable      batches that are on the disk when `run` returns
 
 After each run the live rows, and those that come back from what a kill would leave of the directory, must be the rows
-of the plain functions. Transfers from many threads come in any order; nobody runs out of money here, so they all come
-to the same rows.
+of the plain functions. Transfers from many threads run in any order; no account can be overdrawn here, so every order
+gives the same rows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ ALLOCATED_BYTES = 4 << 20
 # --- one transaction a call ---------------------------------------------------------------------------------------
 
 
-def execute_experiment(folder: Path, *, calls: int, seed: int, rounds: int) -> Experiment:
+def execute_experiment(folder: Path, *, calls: int, seed: int) -> Experiment:
     """The declaration: `calls` transfers, from one thread and from several, beside as many appends."""
     settings = ledger.LedgerSettings(
         transfer_ratio=1.0, overdraw_ratio=0.0, theta=0.0, opening_balance=10**9, seed=seed
@@ -100,7 +100,6 @@ def execute_experiment(folder: Path, *, calls: int, seed: int, rounds: int) -> E
         bars={ONE: ONE_BAR},
         settings={"calls": calls, "accounts": settings.accounts, "callers": CALLERS},
         seed=seed,
-        rounds=rounds,
     )
 
 
@@ -125,7 +124,7 @@ def _call(arguments: Sequence[Mapping[str, int]], threads: int, prepared: tuple[
 
 
 def _file(folder: Path, size: int) -> tuple[int, Path]:
-    """A file with room for so much that will be written."""
+    """A new file, with space allocated for `size` bytes."""
     descriptor, name = tempfile.mkstemp(dir=folder)
     if size and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
@@ -218,7 +217,7 @@ def _log_size(
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
-def batch_experiment(folder: Path, *, batches: int, events: int, seed: int, rounds: int) -> Experiment:
+def batch_experiment(folder: Path, *, batches: int, events: int, seed: int) -> Experiment:
     """The declaration: `batches` of `events` ledger events each, in memory, durable, and as bytes for the disk."""
     generator = ledger.EventGenerator(ledger.LedgerSettings(seed=seed))
     opening = generator.opening()
@@ -252,7 +251,6 @@ def batch_experiment(folder: Path, *, batches: int, events: int, seed: int, roun
         ],
         settings={"batches": batches, "events": events, "log_bytes": sum(sizes), "syncs": len(sizes)},
         seed=seed,
-        rounds=rounds,
     )
 
 

@@ -114,7 +114,7 @@ def adaptive_beside_fixed(report: Report) -> dict[str, float]:
     return {found.variant: found.seconds_median / adaptive for found in report.comparisons if found.variant != ADAPTIVE}
 
 
-def grid(stream: Stream, strategies: Sequence[str], *, workers: int, rounds: int) -> Grid:
+def grid(stream: Stream, strategies: Sequence[str], *, workers: int) -> Grid:
     """The declaration: a grid of one point, for its final; serial is the reference, so a ratio is a speed-up."""
 
     def make() -> Experiment:
@@ -127,7 +127,6 @@ def grid(stream: Stream, strategies: Sequence[str], *, workers: int, rounds: int
             variants=[stream.variant(strategy, workers) for strategy in strategies],
             settings={**asdict(settings), "workers": workers, "stretches": [each.name for each in stream.stretches]},
             seed=settings.seed,
-            rounds=rounds,
         )
 
     return Grid(

@@ -4,7 +4,7 @@
     beside a graph   the leaderboard, with a batch of votes before every hundred requests; a request adds to a row that
                      the graph writes, too
 
-What counts is the median of single calls, as whoever waits for an answer sees it. After each run the rows must hold
+What counts is the median latency of single calls, as a caller sees it. After each run the rows must hold
 what all requests and all votes came to.
 """
 
@@ -37,7 +37,7 @@ def give_vote(contestant: leaderboard.Contestant) -> int:
     return contestant.votes
 
 
-def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experiment:
+def experiment(*, requests: int, votes: int, seed: int) -> Experiment:
     """The declaration: `requests` calls, and `votes` in each batch between them."""
     show = leaderboard.LeaderboardSettings(every=10**9, seed=seed)
     cast = [leaderboard.events(votes, show, start) for start in range(0, votes * (requests // BETWEEN), votes)]
@@ -73,7 +73,7 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
         _require(prepared[0].scan(leaderboard.Contestant), "votes", sum(prepared[1]) + len(taken))
 
     def as_if_all(taken: list[float]) -> float:
-        return statistics.median(taken) * requests  # a run's time, if every call took what the one in the middle took
+        return statistics.median(taken) * requests  # the time of a run in which every call takes the median
 
     return Experiment(
         name="execute",
@@ -86,7 +86,6 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
         ],
         settings={"requests": requests, "votes": votes},
         seed=seed,
-        rounds=rounds,
     )
 
 

@@ -11,8 +11,8 @@ One worker runs the four published applications with functions that take no time
 The engine tells what building the graph took; looking up keys, running and the outcomes are not in it. Bytes are those
 of the graph's arrays, without what running adds to them and without the versions of rows.
 
-An operation is the write of one row, as in the literature. (The compiler runs a list of rows as one piece; here it
-counts as many as it has rows.) Outcomes and rows of every batch are compared with a serial engine, as everywhere.
+An operation is the write of one row, as in the literature. (The compiler runs a list of rows as one operation; here
+every row of it counts.) Outcomes and rows of every batch are compared with a serial engine, as everywhere.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def constructions(*, batch_events: int, seed: int, keys: int | None = None) -> l
     return [Construction(workload) for workload in workloads]
 
 
-def experiment(measured: Sequence[Construction], *, rounds: int) -> Experiment:
+def experiment(measured: Sequence[Construction]) -> Experiment:
     """The declaration: the applications take turns, a batch each."""
     settings = measured[0].workload.settings
     return Experiment(
@@ -130,7 +130,6 @@ def experiment(measured: Sequence[Construction], *, rounds: int) -> Experiment:
         item="batch",
         variants=[each.variant() for each in measured],
         seed=settings.seed,
-        rounds=rounds,
     )
 
 

@@ -112,24 +112,35 @@ def measure_grid(
     clock: Callable[[], float] = time.perf_counter,
     on_round: Callable[[Point, int, int], None] = lambda point, done, total: None,
     on_point: Callable[[PointReport], None] = lambda found: None,
+    rounds: int | None = None,
     seconds_max: float | None = None,
 ) -> GridReport:
-    """Measure all points, one after the other; `seconds_max` are shared out among those that are left."""
+    """Measure all points, one after the other.
+
+    `rounds` replaces the number that experiments have themselves. The points that are left share the rest of
+    `seconds_max`.
+    """
     if not grid.points:
         raise ValueError(f"grid {grid.name!r} has no points")
     ends = None if seconds_max is None else clock() + seconds_max
     found = []
     for number, point in enumerate(grid.points):
         left = None if ends is None else max(0.0, ends - clock()) / (len(grid.points) - number)
-        found.append(_measure_point(grid, point, clock, functools.partial(on_round, point), left))
+        experiment = point.experiment()
+        experiment = replace(experiment, rounds=experiment.rounds if rounds is None else rounds)
+        found.append(_measure_point(grid, point, experiment, clock, functools.partial(on_round, point), left))
         on_point(found[-1])
     return GridReport(grid, tuple(found))
 
 
 def _measure_point(
-    grid: Grid, point: Point, clock: Callable[[], float], on_round: Callable[[int, int], None], seconds: float | None
+    grid: Grid,
+    point: Point,
+    experiment: Experiment,
+    clock: Callable[[], float],
+    on_round: Callable[[int, int], None],
+    seconds: float | None,
 ) -> PointReport:
-    experiment = point.experiment()
     half = None if seconds is None else seconds / 2
     report = measure(experiment, clock=clock, on_round=on_round, seconds_max=half)
     others = [found for found in report.comparisons if found.variant != grid.contender]

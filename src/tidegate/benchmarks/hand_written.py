@@ -57,7 +57,7 @@ class HandWrittenLedger:
         return ledger
 
     def run(self, events: pa.Table) -> pa.Table:
-        """Run the events in the order in which they stand; gives them with their outcomes."""
+        """Run the events in the order of the table; returns them with their outcomes."""
         count = events.num_rows
         names = events["transaction"].chunk(0)
         offsets = np.frombuffer(names.buffers()[1], np.int32)[names.offset : names.offset + count + 1]
@@ -92,7 +92,7 @@ class HandWrittenLedger:
         return is_transfer, rows[0], rows[1], amount
 
     def run_resolved(self, resolved: tuple[Any, ...]) -> tuple[npt.NDArray[np.bool_], Integers]:
-        """Run events whose rows are known; gives committed and result as plain arrays."""
+        """Run events whose rows are known; returns committed and result as plain arrays."""
         committed, result = np.empty(len(resolved[0]), np.bool_), np.empty(len(resolved[0]), np.int64)
         is_transfer, sources, targets, amounts = resolved
         _run_resolved(is_transfer, sources, targets, amounts, self.balances, committed, result)
@@ -200,7 +200,7 @@ def _transfer(balances: Integers, source_row: int, target_row: int, same: bool, 
 def _run(
     names: tuple[Any, ...], columns: tuple[Any, ...], ledger: tuple[Any, ...], outcomes_out: tuple[Any, ...]
 ) -> int:
-    """Run all events; gives the number of aborts, whose codes stand at the front of the codes."""
+    """Run all events; returns the number of aborts; their codes are the first in the array of codes."""
     offsets, text = names
     sources, targets, amounts, source_valid = columns
     index, keys, balances, rows = ledger

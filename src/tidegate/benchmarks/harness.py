@@ -68,7 +68,8 @@ class Experiment:
     """The smallest ratio to the reference that a variant must reach."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    rounds: int = 7
+    rounds: int = 1
+    """How many rounds count; the command that measures it says how many."""
 
     @property
     def item_plural(self) -> str:
@@ -90,7 +91,7 @@ class Comparison:
 
     @property
     def seconds_median(self) -> float:
-        """The middle of the rounds."""
+        """The median of the rounds."""
         return statistics.median(self.seconds)
 
     @property
@@ -132,7 +133,7 @@ def measure(
 ) -> Report:
     """Run all variants in turn for one round that is not counted and `rounds` that are.
 
-    With `seconds_max` no round begins after so many seconds, but for `rounds_min` that count.
+    After `seconds_max` seconds no further round begins, except for the first `rounds_min` that count.
     """
     started = clock()
     seconds: dict[str, list[float]] = {variant.name: [] for variant in experiment.variants}

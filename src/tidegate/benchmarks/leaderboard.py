@@ -26,7 +26,7 @@ SPEED_BAR = 100_000
 """Batches of one vote a second, on one core."""
 
 
-def experiment(settings: show.LeaderboardSettings, *, votes: int, rounds: int) -> Experiment:
+def experiment(settings: show.LeaderboardSettings, *, votes: int) -> Experiment:
     """The declaration: the same votes through a client and through the graph."""
     events = show.events(votes, settings)
     wanted: list[list[Any]] = []
@@ -71,5 +71,4 @@ def experiment(settings: show.LeaderboardSettings, *, votes: int, rounds: int) -
         bars={GRAPH: BAR},
         settings={"votes": votes, **asdict(settings)},
         seed=settings.seed,
-        rounds=rounds,
     )

@@ -3,8 +3,8 @@
 The job: ledger events in an Arrow table in, the same table with outcome columns out, the accounts
 under arbitrary 64-bit numbers. All variants do it on one core, from the same events:
 
-    hand-written Numba     the reference: what the engine's generality may cost is measured from here
-    tidegate engine        serial strategy, events in the order in which they stand
+    hand-written Numba     the reference: what the engine loses against it is the price of being general
+    tidegate engine        serial strategy, events in the order of the table
     tidegate, order_by     the same, with the events put in order of their `ts` first
     pre-resolved rows      the bound: rows known before the clock starts, plain arrays for outcomes
 
@@ -30,7 +30,7 @@ ENGINE = "tidegate engine"
 BAR = 0.5
 
 
-def experiment(*, events: int, accounts: int, seed: int, rounds: int) -> Experiment:
+def experiment(*, events: int, accounts: int, seed: int) -> Experiment:
     """The declaration: four variants of one job over the same events."""
     settings = ledger.LedgerSettings(accounts=accounts, seed=seed)
     generator = ledger.EventGenerator(settings)
@@ -87,5 +87,4 @@ def experiment(*, events: int, accounts: int, seed: int, rounds: int) -> Experim
         bars={ENGINE: BAR},
         settings=asdict(settings),
         seed=seed,
-        rounds=rounds,
     )

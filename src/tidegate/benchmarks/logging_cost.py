@@ -39,7 +39,7 @@ def variant_name(recovery: Recovery, sync: Sync) -> str:
 
 
 def experiment(
-    length: int, folder: Path, *, tuples: int, clients: int, seed: int, rounds: int, bar: float | None = None
+    length: int, folder: Path, *, tuples: int, clients: int, seed: int, bar: float | None = None
 ) -> Experiment:
     """The declaration: one length, two recoveries, with and without group commit; `tuples` go through the chain."""
     events, module = chain_events(tuples, seed), load_chain(length)
@@ -73,5 +73,4 @@ def experiment(
         bars={} if bar is None else {variant_name("weak", "always"): bar},
         settings={"length": length, "tuples": tuples, "clients": clients},
         seed=seed,
-        rounds=rounds,
     )

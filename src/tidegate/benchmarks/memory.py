@@ -1,7 +1,7 @@
 """What a large table costs: seconds to load and bytes resident, measured in a process of its own.
 
-A process that did anything else before would show its own history. So `measure` starts a fresh one,
-which makes the rows, loads them, lets go of the input and looks at itself:
+The memory of a process depends on everything that it did before. So `measure` starts a fresh one,
+which makes the rows, loads them, releases the input and measures its own memory:
 
     before     resident memory with Tidegate imported and its kernels ready
     resident   after loading, the input released: what the table makes the process

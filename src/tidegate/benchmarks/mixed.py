@@ -24,7 +24,7 @@ WARM_UP = 6
 """Batches after which the adaptive strategy knows the program."""
 
 
-def experiment(*, events: int, cost_us: float, pace: float, workers: int, seed: int, rounds: int) -> Experiment:
+def experiment(*, events: int, cost_us: float, pace: float, workers: int, seed: int) -> Experiment:
     """The declaration: two ways to run the same batches."""
     work, accounts = round(cost_us * pace), 20_000
     sizes = [max(events // 8, 1)] * WARM_UP + [events]
@@ -65,5 +65,4 @@ def experiment(*, events: int, cost_us: float, pace: float, workers: int, seed: 
         bars={} if cost_us < 10 else {ADAPTIVE: BAR},
         settings={"events": events, "cost_us": cost_us, "workers": workers},
         seed=seed,
-        rounds=rounds,
     )

@@ -69,7 +69,7 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast."""
+        """Our speed divided by theirs."""
         return self.events_per_second / self.row.peer_events_per_second
 
     @property
@@ -95,9 +95,9 @@ def rows(*, seed: int, pace: float, batch_events: int = BATCH_EVENTS, keys: int 
     ]
 
 
-def experiment(row: Row, *, rounds: int, batches: int = BATCHES) -> Experiment:
+def experiment(row: Row, *, batches: int = BATCHES) -> Experiment:
     """The declaration of one workload: our engine alone, on a stream that goes on from round to round."""
-    declared = contest_experiment("peers", row.workload, [ADAPTIVE], workers=WORKERS, rounds=rounds, batches=batches)
+    declared = contest_experiment("peers", row.workload, [ADAPTIVE], workers=WORKERS, batches=batches)
     return replace(declared, title=row.name)
 
 

@@ -202,11 +202,7 @@ def plot_groups(found: PointReport, file: Path) -> None:
 
 
 def _families_legend(
-    axes: Axes,
-    strategies: Iterable[str],
-    place: _Place,
-    more: Mapping[str, Line2D] | None = None,
-    columns: int = 1,
+    axes: Axes, strategies: Iterable[str], place: _Place, more: Mapping[str, Line2D] | None = None, columns: int = 1
 ) -> None:
     there = {family(strategy) for strategy in strategies}
     lines = {

@@ -1,6 +1,6 @@
-"""How long recovery takes that starts a graph again, and recovery that runs every step from the log.
+"""Recovery time of dataflow graphs: weak recovery runs them again from their inputs, strong recovery step by step.
 
-Chains of one to ten procedures, as many rounds each, logged by single calls of `run` and never closed:
+Chains of one to ten procedures, the same number of rounds each, logged by single calls of `run` and never closed:
 
     weak      a round is one record; replayed, it starts its procedures inside the engine
     strong    a round is one record and one for each step; every step is taken from the log
@@ -33,7 +33,7 @@ def variant_name(recovery: Recovery, length: int) -> str:
     return f"{recovery}, {length} procedure{'s' if length > 1 else ''}"
 
 
-def experiment(folder: Path, *, lengths: Sequence[int], tuples: int, seed: int, rounds: int) -> Experiment:
+def experiment(folder: Path, *, lengths: Sequence[int], tuples: int, seed: int) -> Experiment:
     """The declaration: `tuples` rounds of each length, to be recovered in both ways."""
     events = chain_events(tuples, seed)
     return Experiment(
@@ -46,7 +46,6 @@ def experiment(folder: Path, *, lengths: Sequence[int], tuples: int, seed: int, 
         ],
         settings={"tuples": tuples, "lengths": list(lengths)},
         seed=seed,
-        rounds=rounds,
     )
 
 

@@ -4,7 +4,7 @@ Two fresh processes, each of which does one thing, and a third for the folder th
 
     store     loads the rows into an engine on a directory, and closes it: all of it is in a checkpoint
     hold      loads the same rows into an engine in memory (`memory`)
-    open      opens the directory, and looks at itself
+    open      opens the directory, and measures its own memory
 
     memory bar = (peak of open - what it had before) ÷ (resident of hold - what it had before)
 

@@ -4,9 +4,9 @@
              recovered?   recovered?   recovered?   recovered?          a copy of its folder at each of these moments
 
 The transactions were logged in one of two ways: in batches (`run`), and by single calls (`execute`), each of which is a
-write of its own. All copies are opened in turn, and one whose log is empty as well. What that one takes is what opening
-takes at all; the rest is replaying, and gives the rate. Interval against time is what to choose a checkpoint interval
-by: recovery after a crash takes no longer than the replay of as much log as there is between two checkpoints.
+write of its own. All copies are opened in turn, and one with an empty log, whose time is subtracted: the rest is
+replaying, and gives the rate. The picture helps to choose a checkpoint interval: recovery after a crash replays at most
+the log between two checkpoints.
 
 Every engine that was opened must hold the rows of the plain functions.
 """
@@ -73,7 +73,7 @@ def points(
     return template, found
 
 
-def experiment(template: Template, found: Sequence[Point], *, seed: int, rounds: int) -> Experiment:
+def experiment(template: Template, found: Sequence[Point], *, seed: int) -> Experiment:
     """The declaration: every point opened in turn."""
     return Experiment(
         name="replay",
@@ -86,7 +86,6 @@ def experiment(template: Template, found: Sequence[Point], *, seed: int, rounds:
         ],
         settings={"points": [[point.name, point.transactions, point.log_size] for point in found]},
         seed=seed,
-        rounds=rounds,
     )
 
 

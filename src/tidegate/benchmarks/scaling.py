@@ -41,13 +41,7 @@ def variant_name(strategy: str, workers: int) -> str:
 
 
 def experiment(
-    strategies: Sequence[str],
-    *,
-    workers_max: int,
-    pace: float,
-    rounds: int,
-    batches: int = 2,
-    settings: LedgerSettings = SETTINGS,
+    strategies: Sequence[str], *, workers_max: int, pace: float, batches: int = 2, settings: LedgerSettings = SETTINGS
 ) -> Experiment:
     """The declaration: serial is the reference, so every ratio is a speed-up."""
     contest = Contest(StreamingLedger(settings, pace), batches)
@@ -68,7 +62,6 @@ def experiment(
         variants=variants,
         settings={"workers_max": workers_max, "batches": batches, **asdict(settings)},
         seed=settings.seed,
-        rounds=rounds,
     )
 
 

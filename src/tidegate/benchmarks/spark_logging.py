@@ -1,4 +1,4 @@
-"""What it costs to keep a batch's events instead of the rows that it changed: `transact(..., log=...)`, side by side.
+"""What it costs to store a batch's events instead of the rows that it changed: both values of `transact(log=...)`.
 
 Neither is better everywhere, so three streams differ in how many rows an event changes:
 
@@ -8,9 +8,9 @@ Neither is better everywhere, so three streams differ in how many rows an event 
 
 Each stream runs on Spark with log="changes" and with log="commands", in turn, each run on a new state, its outcomes and
 rows compared with what must come out. Of the last run of each kind the state is kept. Its files tell how many bytes a
-batch's event takes. Then it is opened as a process opens it that knows nothing (`VersionedEngine`), cut off after some
-of its versions, so that more or less lies behind the newest snapshot; what is opened is compared with the rows that the
-change files tell, which no engine has run.
+batch's event takes. Then copies of it that end with different versions are opened as a new process would open them
+(`VersionedEngine`), so that more or less lies behind the newest snapshot. The rows must be those in the change files,
+which need no engine.
 
 The states are as a query leaves them: where a snapshot was due, it is there, and less lies behind it.
 """
@@ -33,7 +33,7 @@ import tidegate as tg
 from tidegate.api.table import layout_of
 from tidegate.benchmarks import harness, spark_pipeline
 from tidegate.benchmarks.harness import Experiment, Report, Variant
-from tidegate.benchmarks.spark_pipeline import WARM_BATCHES, Run, Source
+from tidegate.benchmarks.spark_pipeline import WARM_BATCHES, Source
 from tidegate.compiler.program import build_program
 from tidegate.durability.listing import file_name
 from tidegate.durability.stored_rows import rows_at
@@ -54,7 +54,7 @@ ACCOUNTS = 49
 """Accounts of a branch."""
 
 ROWS_OF_A_CREDIT = 1 + ACCOUNTS
-"""Rows that an event on whole branches changes; a stream of them has so many times fewer events in a batch, halved."""
+"""Rows that an event on whole branches changes. Its batches have 2 ÷ 50 of the other streams' events."""
 
 CREDIT_SCHEMA = "event long, ts long, branch long, amount long"
 
@@ -178,7 +178,7 @@ def stream_experiment(spark: SparkSession, folder: Path, stream: Stream, kept: K
     """A stream whose versions keep rows beside the same one whose versions keep events."""
 
     def variant(log: Log) -> Variant:
-        def run(target: Path) -> Run:
+        def run(target: Path) -> float:
             outcomes = transact(
                 spark_pipeline.read_source(spark, stream.source, stream.schema),
                 stream.transactions,
@@ -189,14 +189,12 @@ def stream_experiment(spark: SparkSession, folder: Path, stream: Stream, kept: K
             )
             return spark_pipeline.run_query(outcomes, target, "parquet")
 
-        def verify(target: Path, run: Run) -> None:
+        def verify(target: Path, seconds: float) -> None:
             spark_pipeline.require_right(spark, stream.source, target, "parquet", stream.table)
             kept.take(stream, log, target / "state")
             shutil.rmtree(target)
 
-        return Variant(
-            log, prepare=spark_pipeline.folders(folder), run=run, verify=verify, seconds=spark_pipeline.seconds_of
-        )
+        return Variant(log, prepare=spark_pipeline.folders(folder), run=run, verify=verify, seconds=float)
 
     return Experiment(
         name="spark-logging",
@@ -206,7 +204,6 @@ def stream_experiment(spark: SparkSession, folder: Path, stream: Stream, kept: K
         variants=[variant(log) for log in LOGS],
         settings={**asdict(sizes), "stream": stream.name},
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 
@@ -273,7 +270,6 @@ def opening_experiment(stream: Stream, kept: Kept, cut: Sequence[Cut], sizes: Si
         variants=[variant(each) for each in cut],
         settings={**asdict(sizes), "stream": stream.name, "events": [each.events for each in cut]},
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 

@@ -58,33 +58,18 @@ class Source:
     state: pa.Table
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One finished query: the seconds of the batches that count, and where its results are."""
-
-    seconds: float
-    folder: Path
-
-
 def pipeline_experiment(
-    spark: SparkSession,
-    folder: Path,
-    settings: ledger.LedgerSettings,
-    batch_rows: int,
-    batches: int,
-    sink: str,
-    *,
-    rounds: int,
+    spark: SparkSession, folder: Path, settings: ledger.LedgerSettings, batch_rows: int, batches: int, sink: str
 ) -> Experiment:
     """The declaration: the same stream with and without transactions."""
     source = write_source(folder / "source", settings, batch_rows, batches + WARM_BATCHES)
 
-    def run_identity(target: Path) -> Run:
+    def run_identity(target: Path) -> float:
         events = read_source(spark, source)
         passed = events.repartition(1).mapInArrow(_pass_through, events.schema)
         return run_query(passed, target, sink)
 
-    def verify_identity(target: Path, run: Run) -> None:
+    def verify_identity(target: Path, seconds: float) -> None:
         if sink == "parquet":
             found = spark.read.parquet(str(target / "out")).count()
             if found != source.events:
@@ -97,13 +82,12 @@ def pipeline_experiment(
         items=batches * batch_rows,
         item="event",
         variants=[
-            Variant(IDENTITY, prepare=folders(folder), run=run_identity, verify=verify_identity, seconds=seconds_of),
+            Variant(IDENTITY, prepare=folders(folder), run=run_identity, verify=verify_identity, seconds=float),
             _transact_variant(TRANSACT, spark, folder, source, sink),
         ],
         bars={TRANSACT: BAR},
         settings={**asdict(settings), "batch_rows": batch_rows, "batches": batches, "sink": sink},
         seed=settings.seed,
-        rounds=rounds,
     )
 
 
@@ -122,16 +106,16 @@ def work_experiment(spark: SparkSession, folder: Path, sizes: Sizes) -> Experime
 def _transact_variant(name: str, spark: SparkSession, folder: Path, source: Source, sink: str) -> Variant:
     """A stream through the ledger's transactions, compared with the plain functions."""
 
-    def run(target: Path) -> Run:
+    def run(target: Path) -> float:
         initial: dict[type, DataFrame] = {ledger.Account: spark.read.parquet(str(source.opening))}
         state, events = str(target / "state"), read_source(spark, source)
         return run_query(transact(events, ledger.PROGRAM, state=state, order_by="ts", initial=initial), target, sink)
 
-    def verify(target: Path, run: Run) -> None:
+    def verify(target: Path, seconds: float) -> None:
         require_right(spark, source, target, sink)
         shutil.rmtree(target)
 
-    return Variant(name, prepare=folders(folder), run=run, verify=verify, seconds=seconds_of)
+    return Variant(name, prepare=folders(folder), run=run, verify=verify, seconds=float)
 
 
 def write_source(folder: Path, settings: ledger.LedgerSettings, batch_rows: int, batches: int) -> Source:
@@ -170,8 +154,8 @@ def read_source(spark: SparkSession, source: Source, schema: str = ledger.SPARK_
     return reader.parquet(str(source.folder))
 
 
-def run_query(rows: DataFrame, target: Path, sink: str) -> Run:
-    """Run a stream to its end and add up the time of its batches, the first ones left out."""
+def run_query(rows: DataFrame, target: Path, sink: str) -> float:
+    """Run a stream to its end; returns the seconds of its batches, the first ones left out."""
     writer = rows.writeStream.format(sink).option("checkpointLocation", str(target / "checkpoint"))
     if sink == "parquet":
         writer = writer.option("path", str(target / "out"))
@@ -182,12 +166,7 @@ def run_query(rows: DataFrame, target: Path, sink: str) -> Run:
         for progress in query.recentProgress
         if progress["numInputRows"] > 0
     ]
-    return Run(sum(taken[WARM_BATCHES:]), target)
-
-
-def seconds_of(run: Run) -> float:
-    """The time of the batches that count."""
-    return run.seconds
+    return float(sum(taken[WARM_BATCHES:]))
 
 
 def folders(folder: Path) -> Callable[[], Path]:

@@ -3,10 +3,10 @@
     engine ── commands ──> folder ── left_behind ──> copy ── tg.Engine(directory=copy) ──> recovered rows
               (still open)
 
-An engine that is closed writes a checkpoint, and whoever opens its folder then replays nothing. So recovery is measured
+An engine that is closed writes a checkpoint, so that opening its folder replays nothing. Recovery is therefore measured
 and verified on a copy of the folder of an engine that is still open: what a process that is killed at that moment
-leaves. Where bytes are the subject, `log_frames` reads them from the log itself; a file's length says little, for space
-is allocated ahead.
+leaves. Where bytes are the subject, `log_frames` reads them from the log itself; a file's length says little, because
+space is allocated ahead.
 
 Nothing is measured here.
 """

@@ -1,7 +1,7 @@
 """How close the adaptive strategy comes to the best fixed one, over a grid of workloads.
 
 No schedule is best everywhere: which one wins depends on skew, aborts, how long transactions are, what
-they cost and how many there are in a batch. The adaptive strategy must know. So every workload of the
+they cost and how many there are in a batch. The adaptive strategy has to choose. Every workload of the
 grid is run by
 
     serial, lock, mvlk, partitioned, chains                 the published baselines
@@ -159,7 +159,7 @@ def cheap(events: pa.Table) -> pa.Table:
 
 
 def contest_experiment(
-    name: str, workload: Workload, strategies: Iterable[str], *, workers: int, rounds: int, batches: int
+    name: str, workload: Workload, strategies: Iterable[str], *, workers: int, batches: int
 ) -> Experiment:
     """The experiment of one workload: serial is the reference, so a ratio is a speed-up."""
     contest = Contest(workload, batches)
@@ -171,7 +171,6 @@ def contest_experiment(
         variants=[contest.variant(strategy, workers) for strategy in strategies],
         settings={"workload": workload.name, "workers": workers, **asdict(workload.settings)},
         seed=workload.settings.seed,
-        rounds=rounds,
     )
 
 
@@ -255,7 +254,6 @@ def grid(
     *,
     pace: float,
     workers: int,
-    rounds: int,
     batches: Callable[[Workload], int] = batches_per_round,
 ) -> Grid:
     """The declaration: every cell under every strategy."""
@@ -263,9 +261,7 @@ def grid(
     def experiment(cell: Cell) -> Callable[[], Experiment]:
         def make() -> Experiment:
             workload = cell.make(pace)
-            return contest_experiment(
-                "strategies", workload, strategies, workers=workers, rounds=rounds, batches=batches(workload)
-            )
+            return contest_experiment("strategies", workload, strategies, workers=workers, batches=batches(workload))
 
         return make
 

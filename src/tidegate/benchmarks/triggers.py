@@ -27,7 +27,7 @@ BAR = 10.0
 """How many times faster than a client the engine's own triggers must be, at the longest chain."""
 
 
-def experiment(length: int, *, batches: int, seed: int, rounds: int, bar: float | None = None) -> Experiment:
+def experiment(length: int, *, batches: int, seed: int, bar: float | None = None) -> Experiment:
     """The declaration: one chain length, three ways to go through it."""
     events = chain_events(batches, seed)
     wanted = chain_rows(length, events)
@@ -61,5 +61,4 @@ def experiment(length: int, *, batches: int, seed: int, rounds: int, bar: float 
         bars={} if bar is None else {TRANSACTIONS: bar},
         settings={"length": length, "batches": batches},
         seed=seed,
-        rounds=rounds,
     )

@@ -52,7 +52,7 @@ def _program(size: int) -> ModuleType:
     return load_source(f"tidegate_window_{size}", _SOURCE.format(size=size))
 
 
-def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int) -> Experiment:
+def experiment(sizes: tuple[int, int], *, inserts: int, seed: int) -> Experiment:
     """The declaration: the same tuples through a small and a large window."""
     random = np.random.default_rng(seed)
     values = random.integers(0, 1_000, max(sizes) + inserts)
@@ -87,5 +87,4 @@ def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int) 
         bars={names[1]: BAR},
         settings={"inserts": inserts, "sizes": list(sizes)},
         seed=seed,
-        rounds=rounds,
     )

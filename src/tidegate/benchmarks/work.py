@@ -1,7 +1,7 @@
 """Whether cost follows the work and not the size of the state.
 
 The same thousand transactions run on a small and on a large table, warm, and must take at most
-twice as long on the large one; memory caches are the only thing that may differ:
+twice as long on the large one, where fewer rows are in the processor's caches:
 
     engine      `engine.run` alone
     versions    the engine over state on disk: each batch writes its synced change file
@@ -106,7 +106,6 @@ def small_and_large(name: str, where: str, variant: Callable[[int], Variant], si
         bars={variant_name(sizes.rows_large): BAR},
         settings=asdict(sizes),
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 

@@ -33,11 +33,10 @@ def durable(
     """
     from tidegate.benchmarks import durable as experiments
 
-    common = {"seed": run.seed, "rounds": run.rounds}
     with temporary_folder(folder) as place:
-        calling = run.show(experiments.execute_experiment(place, calls=calls, **common))
+        calling = run.show(experiments.execute_experiment(place, calls=calls, seed=run.seed))
         sizes = experiments.log_sizes(place, calls=min(calls, 500), seed=run.seed)
-        batching = run.show(experiments.batch_experiment(place, batches=batches, events=events, **common))
+        batching = run.show(experiments.batch_experiment(place, batches=batches, events=events, seed=run.seed))
     bars = [experiments.execute_bar(calling), *(size.bar for size in sizes), experiments.batch_bar(batching)]
     run.require(bars, {**calling.experiment.settings, **batching.experiment.settings})
 
@@ -55,17 +54,12 @@ def logging(
     from tidegate.benchmarks import charts
     from tidegate.benchmarks import logging_cost as experiments
 
-    lengths = (1, 2) if run.smoke else experiments.LENGTHS
+    lengths, reports = (1, 2) if run.smoke else experiments.LENGTHS, {}
     with temporary_folder(folder) as place:
-        reports = {
-            length: run.show(
-                experiments.experiment(
-                    length, place, tuples=tuples, clients=clients, seed=run.seed, rounds=run.rounds,
-                    bar=experiments.BAR if length == max(lengths) else None,
-                )
-            )
-            for length in lengths
-        }  # fmt: skip
+        for length in lengths:
+            bar = experiments.BAR if length == max(lengths) else None
+            declared = experiments.experiment(length, place, tuples=tuples, clients=clients, seed=run.seed, bar=bar)
+            reports[length] = run.show(declared)
     run.draw(lambda picture: charts.plot_logging(reports, picture))
 
 
@@ -89,14 +83,13 @@ def recovery(
     lengths, pieces, batch_events = experiments.LENGTHS, 5, 10_000
     if run.smoke:
         lengths, pieces, batch_events = (1, 2), 2, 50
-    common = {"seed": run.seed, "rounds": run.rounds}
     with temporary_folder(folder) as place:
-        chains = run.show(experiments.experiment(place, lengths=lengths, tuples=tuples, **common))
+        chains = run.show(experiments.experiment(place, lengths=lengths, tuples=tuples, seed=run.seed))
     with temporary_folder(folder) as place:
         template, points = replay.points(
             place, transactions=transactions, batch_events=batch_events, pieces=pieces, seed=run.seed
         )
-        replayed = run.show(replay.experiment(template, points, **common))
+        replayed = run.show(replay.experiment(template, points, seed=run.seed))
     with temporary_folder(folder) as place:
         opened = reopening.measure(rows, place, run.seed)
     found = replay.results(points, replayed)

@@ -27,7 +27,7 @@ def limit(
     """
     from tidegate.benchmarks import limit as experiments
 
-    run.show(experiments.experiment(events=events, accounts=accounts, seed=run.seed, rounds=run.rounds))
+    run.show(experiments.experiment(events=events, accounts=accounts, seed=run.seed))
 
 
 def spark(
@@ -46,9 +46,7 @@ def spark(
 
     settings = LedgerSettings(accounts=accounts, seed=run.seed)
     with _spark_and_folder() as (session, folder):
-        run.show(
-            spark_pipeline.pipeline_experiment(session, folder, settings, batch_rows, batches, sink, rounds=run.rounds)
-        )
+        run.show(spark_pipeline.pipeline_experiment(session, folder, settings, batch_rows, batches, sink))
 
 
 def spark_logging(

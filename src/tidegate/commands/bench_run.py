@@ -53,8 +53,7 @@ class BenchRun:
         """Measure an experiment, with a line that shows the progress."""
         from tidegate.benchmarks import harness
 
-        if self.smoke:
-            declared = replace(declared, bars={})
+        declared = replace(declared, rounds=self.rounds, bars={} if self.smoke else declared.bars)
         with self.progress(f"{declared.name}: warming up", declared.rounds) as update:
             return harness.measure(
                 declared, on_round=lambda done, total: update(description=f"{declared.name}: rounds", completed=done)
@@ -85,7 +84,9 @@ class BenchRun:
                 self.append(grids.point_records(declared, found))
                 update(advance=1)
 
-            return grids.measure_grid(declared, on_round=on_round, on_point=on_point, seconds_max=seconds_max)
+            return grids.measure_grid(
+                declared, on_round=on_round, on_point=on_point, rounds=self.rounds, seconds_max=seconds_max
+            )
 
     def require(self, bars: Sequence[Bar], settings: Mapping[str, Any]) -> None:
         """Print bars, write a record of each, and note whether all were reached; a smoke run has none."""

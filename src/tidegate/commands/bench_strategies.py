@@ -37,7 +37,6 @@ def strategies(
         _chosen(strategies),
         pace=run.pace(),
         workers=workers or _cores(),
-        rounds=run.rounds,
         batches=(lambda workload: 1) if run.smoke else experiments.batches_per_round,
     )
     report = run.measure_grid(declared, seconds_max=seconds)
@@ -66,9 +65,7 @@ def scaling(
     if run.smoke:
         settings = replace(settings, batch_events=400, keys=400)
     chosen, most = _chosen(strategies), workers or _cores()
-    report = run.show(
-        experiments.experiment(chosen, workers_max=most, pace=run.pace(), rounds=run.rounds, settings=settings)
-    )
+    report = run.show(experiments.experiment(chosen, workers_max=most, pace=run.pace(), settings=settings))
     run.draw(lambda to: plots.plot_scaling(experiments.curves(report), report.experiment.title, to))
 
 
@@ -92,7 +89,7 @@ def dynamic(
     if run.smoke:
         base = replace(base, cost_us=0.1, batch_events=200, keys=300)
     stream = experiments.ledger_stream(base=base, pace=pace, batches=batches)
-    declared = experiments.grid(stream, _chosen(strategies), workers=workers or _cores(), rounds=run.rounds)
+    declared = experiments.grid(stream, _chosen(strategies), workers=workers or _cores())
     (found,) = run.measure_grid(declared).points
     run.console.print(harness.render(found.report), harness.render(found.final))
     run.console.print(experiments.render_stretches(stream, run.rounds))
@@ -146,7 +143,7 @@ def groups(run: BenchRun, workers: Workers = None, strategies: Strategies = None
     if run.smoke:
         hot, calm = replace(hot, batch_events=400), replace(calm, batch_events=100, cost_us=0.1)
     chosen, threads = _chosen(strategies), workers or _cores()
-    declared = experiments.grid(chosen, hot=hot, calm=calm, pace=run.pace(), workers=threads, rounds=run.rounds)
+    declared = experiments.grid(chosen, hot=hot, calm=calm, pace=run.pace(), workers=threads)
     (found,) = run.measure_grid(declared).points
     run.console.print(harness.render(found.report), harness.render(found.final))
     run.require([experiments.bar(found)], found.report.experiment.settings)
@@ -164,7 +161,7 @@ def graph(
     from tidegate.benchmarks import graph as experiments
 
     measured = experiments.constructions(batch_events=batch_events, seed=run.seed, keys=300 if run.smoke else None)
-    declared = experiments.experiment(measured, rounds=run.rounds)
+    declared = experiments.experiment(measured)
     run.measure(declared)
     for each in measured:
         each.leave_out_warm_up(run.rounds)
@@ -185,7 +182,7 @@ def peers(run: BenchRun) -> None:
         batches, batch_events, keys = 2, 200, 300
     results = []
     for row in experiments.rows(seed=run.seed, pace=run.pace(), batch_events=batch_events, keys=keys):
-        declared = experiments.experiment(row, rounds=run.rounds, batches=batches)
+        declared = experiments.experiment(row, batches=batches)
         results.append(experiments.Result(row, run.measure(declared)))
         run.append([experiments.result_record(results[-1])])
     run.console.print(experiments.render(results, with_bars=not run.smoke))

@@ -30,8 +30,7 @@ def leaderboard(
     from tidegate.workloads.leaderboard import FAST, PAPER
 
     reports = [
-        run.show(experiments.experiment(replace(settings, seed=run.seed), votes=votes, rounds=run.rounds))
-        for settings in (PAPER, FAST)
+        run.show(experiments.experiment(replace(settings, seed=run.seed), votes=votes)) for settings in (PAPER, FAST)
     ]
     speed, bar = reports[0].items_per_second(experiments.GRAPH), experiments.SPEED_BAR
     run.console.print(f"  {speed:,.0f} batches of one vote a second on one core; required: {bar:,}")
@@ -53,9 +52,7 @@ def triggers(
     lengths, reports = (1, 2) if run.smoke else experiments.LENGTHS, {}
     for length in lengths:
         bar = experiments.BAR if length == max(lengths) else None
-        reports[length] = run.show(
-            experiments.experiment(length, batches=batches, seed=run.seed, rounds=run.rounds, bar=bar)
-        )
+        reports[length] = run.show(experiments.experiment(length, batches=batches, seed=run.seed, bar=bar))
     run.draw(lambda picture: charts.plot_triggers(reports, picture))
 
 
@@ -70,7 +67,7 @@ def windows(
     from tidegate.benchmarks import windows as experiments
 
     sizes = (10, 100) if run.smoke else (experiments.SMALL, experiments.LARGE)
-    run.show(experiments.experiment(sizes, inserts=inserts, seed=run.seed, rounds=run.rounds))
+    run.show(experiments.experiment(sizes, inserts=inserts, seed=run.seed))
 
 
 def stages(
@@ -89,11 +86,7 @@ def stages(
     from tidegate.workloads.cost import calibrate
 
     pace, workers = calibrate(), workers or processors()
-    run.show(
-        experiments.experiment(
-            steps, events=events, cost_us=cost, pace=pace, workers=workers, seed=run.seed, rounds=run.rounds
-        )
-    )
+    run.show(experiments.experiment(steps, events=events, cost_us=cost, pace=pace, workers=workers, seed=run.seed))
 
 
 def mixed(
@@ -111,11 +104,7 @@ def mixed(
     from tidegate.workloads.cost import calibrate
 
     pace, workers = calibrate(), workers or processors()
-    run.show(
-        experiments.experiment(
-            events=events, cost_us=cost, pace=pace, workers=workers, seed=run.seed, rounds=run.rounds
-        )
-    )
+    run.show(experiments.experiment(events=events, cost_us=cost, pace=pace, workers=workers, seed=run.seed))
 
 
 def execute(
@@ -129,5 +118,5 @@ def execute(
     """
     from tidegate.benchmarks import execute as experiments
 
-    report = run.show(experiments.experiment(requests=requests, votes=votes, seed=run.seed, rounds=run.rounds))
+    report = run.show(experiments.experiment(requests=requests, votes=votes, seed=run.seed))
     run.require(experiments.bars(report), report.experiment.settings)

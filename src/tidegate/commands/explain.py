@@ -175,14 +175,14 @@ def describe(transaction: Transaction) -> Explanation:
     """What there is to know about a transaction before it runs."""
     plan = transaction.plan
     operations = tuple(_operations(transaction))
-    tables = {parameter.name: parameter.table.name for parameter in plan.parameters if hasattr(parameter, "table")}
+    named = {each.name: f"{each.name} ({each.table.name})" for each in plan.parameters if hasattr(each, "table")}
     temporal, parametric = [], []
     for number, operation in enumerate(operations, start=1):
         for row in operation.writes:
-            temporal.append(f"operation {number} waits for the previous write of {_named(row, tables)}")
+            temporal.append(f"operation {number} waits for the previous write of {named[row]}")
         for row in operation.reads:
             if row not in operation.writes:
-                parametric.append(f"operation {number} needs {_named(row, tables)} as it was before the transaction")
+                parametric.append(f"operation {number} needs {named[row]} as it was before the transaction")
     return Explanation(
         transaction=plan.name,
         place=f"{plan.place.file}:{plan.place.line}",
@@ -194,18 +194,16 @@ def describe(transaction: Transaction) -> Explanation:
     )
 
 
-def _named(row: str, tables: dict[str, str]) -> str:
-    return f"{row} ({tables[row]})"
-
-
 def _operations(transaction: Transaction) -> Iterable[OperationView]:
+    from tidegate.operations.plan import NEVER
+
     plan = transaction.plan
     for part in plan.slices:
         yield OperationView(
             reads=_rows_read(part.rows, part.accesses),
             writes=part.writes,
             touches=_touches(part.accesses),
-            can_fail=_can_fail(part.first_failure),
+            can_fail=part.first_failure != NEVER,
             text=part.text,
         )
     if not plan.slices:
@@ -224,12 +222,6 @@ def _rows_read(rows: tuple[str, ...], accesses: tuple[Access, ...]) -> tuple[str
     read = {access.parameter for access in accesses if access.action == "read"}
     written = {access.parameter for access in accesses if access.action != "read"}
     return tuple(row for row in rows if row in read or row not in written)
-
-
-def _can_fail(first_failure: int) -> bool:
-    from tidegate.operations.plan import NEVER
-
-    return first_failure != NEVER
 
 
 def _touches(accesses: tuple[Access, ...]) -> tuple[Touch, ...]:
@@ -308,7 +300,8 @@ def _drawn(graph: Dataflow) -> RenderableType:
                 table.add_row("", "", literal(windows, "dim"), "", "")
         nested = "commit together" if len(group) > 1 else "a transaction of its own"
         parts.append(Panel(table, title=f"{number}. {nested}", title_align="left", box=box.ROUNDED, expand=False))
-    outputs = sorted({stream.name for member in graph.transactions for stream in member.emits} - _consumed(graph))
+    consumed = {getattr(member.on, "name", "") for member in graph.transactions}
+    outputs = sorted({stream.name for member in graph.transactions for stream in member.emits} - consumed)
     if outputs:
         parts.append(literal(f"outputs, taken with engine.take(): {', '.join(outputs)}"))
     parts.append(_stages(graph))
@@ -331,10 +324,6 @@ def _stages(graph: Dataflow) -> Text:
         return Text("one stage: by shared tables or streams, all of it runs in one order")
     shown = "  |  ".join(", ".join(stage) for stage in stages)
     return Text(f"{len(stages)} stages that share no table, so that workers can run them side by side: {shown}")
-
-
-def _consumed(graph: Dataflow) -> set[str]:
-    return {getattr(member.on, "name", "") for member in graph.transactions}
 
 
 def _operation(number: int, operation: OperationView) -> Panel:

@@ -90,7 +90,7 @@ def scrub(
     path: Path,
     every: Annotated[float, typer.Option(min=0.0, help="Seconds from the start of a pass to that of the next.")] = 3600,
     rate: Annotated[float, typer.Option(min=0.001, help="Read at most this many MB per second.")] = 20.0,
-    passes: Annotated[int, typer.Option(min=0, help="Stop after so many passes; 0 goes on until stopped.")] = 0,
+    passes: Annotated[int, typer.Option(min=0, help="Stop after this many passes; 0 runs until stopped.")] = 0,
 ) -> None:
     """Read a state again and again, slowly, and say what is damaged as soon as it is found.
 

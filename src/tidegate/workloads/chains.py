@@ -146,6 +146,6 @@ def load_stages(length: int) -> ModuleType:
 
 
 def stages_events(count: int, rounds: int, seed: int = 1) -> pa.Table:
-    """Tuples for the first stage, over a thousand rows, each with so many rounds of work in every step."""
+    """Tuples for the first stage, over a thousand rows; each costs `rounds` rounds of work in every step."""
     rows = np.random.default_rng(seed).integers(0, 1_000, count)
     return pa.table({"tally": rows, "rounds": np.full(count, rounds)})

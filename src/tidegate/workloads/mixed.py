@@ -2,7 +2,7 @@
 
     seal        plain        two accounts, and some microseconds of work
     readings    a graph      a meter's reading, then the total of its street
-    forward     looks up     a letter goes on to the office that the office at hand names
+    forward     looks up     a letter is sent on to the office that its present office names
 
 They share no table, so the strategies may run `seal` on all workers, whatever else is in the batch.
 """

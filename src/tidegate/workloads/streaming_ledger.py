@@ -1,4 +1,4 @@
-"""Streaming ledger (SL): money and assets move between owners, and nobody ever owes any.
+"""Streaming ledger (SL): money and assets move between owners, and no account is ever overdrawn.
 
 The real job: an exchange or a bank keeps, for each owner, an account with money and an account with
 assets. Deposits top up a pair of them, transfers move money and assets from one pair to another and must

@@ -250,6 +250,6 @@ class Zipf:
 
 
 def _repeated(found: Integers, column: int, among: Integers) -> Integers:
-    """The rows among those given whose number in `column` stands in an earlier column."""
+    """The rows among those given whose number in `column` is in an earlier column, too."""
     repeated: Flags = (found[among, :column] == found[among, column, None]).any(axis=1)
     return among[repeated]
