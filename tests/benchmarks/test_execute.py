@@ -27,5 +27,5 @@ def test_a_lost_request_is_seen(number: int) -> None:
         (execute.give_vote, {"contestant": 1}) if number else (execute.ledger.deposit, {"dst": 1, "amount": 1})
     )
     engine.execute(procedure, **arguments)
-    with pytest.raises(AssertionError, match="the requests came to"):
+    with pytest.raises(AssertionError, match="after all requests"):
         variant.verify(prepared, taken)

@@ -57,7 +57,7 @@ class Stream:
         return sum(batch.num_rows for stretch in self.stretches for batch in stretch.batches)
 
     def wanted(self) -> Run:
-        """What every run must come to."""
+        """The right result of every run."""
         if self._wanted is None:
             for workload in self._checked:
                 verify_with_plain(workload)

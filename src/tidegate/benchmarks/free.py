@@ -34,7 +34,7 @@ WARM_BATCHES = 16
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the batches of one workload came to."""
+    """How long the batches of one workload took."""
 
     label: str
     workload: Workload

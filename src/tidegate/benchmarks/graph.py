@@ -8,8 +8,8 @@ the price of a schedule before it has gained anything:
             measured
 
 One worker runs the four published applications with functions that take no time, each batch with one fixed decision.
-The engine tells what building the graph took; looking up keys, running and the outcomes are not in it. Bytes are those
-of the graph's arrays, without what running adds to them and without the versions of rows.
+The engine reports how long building the graph took, without looking up keys, running, and making outcomes. Bytes are
+those of the graph's arrays, without what running adds to them and without the versions of rows.
 
 An operation is the write of one row, as in the literature. (The compiler runs a list of rows as one operation; here
 every row of it counts.) Outcomes and rows of every batch are compared with a serial engine, as everywhere.

@@ -121,7 +121,7 @@ _REASON_STARTS = np.cumsum([0, *map(len, REASONS)]).astype(np.int64)
 
 
 def _integers(table: pa.Table, *names: str) -> list[Integers]:
-    """Columns as arrays without a copy; what stands where a value is null has no meaning."""
+    """Columns as arrays without a copy; the number at the place of a null has no meaning."""
     arrays = []
     for name in names:
         column = table[name].combine_chunks() if table[name].num_chunks != 1 else table[name].chunk(0)

@@ -79,7 +79,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the rounds of one variant came to, beside the reference's."""
+    """The times of one variant, and how they compare with the reference's."""
 
     variant: str
     seconds: tuple[float, ...]
@@ -102,7 +102,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An experiment and the comparisons it came to, in the order of its variants.
+    """An experiment and the comparisons that it gave, in the order of its variants.
 
     Of the variants only the names are kept: engines, tables and events of a grid's points would not fit in memory.
     """

@@ -46,7 +46,7 @@ def experiment(*, events: int, cost_us: float, pace: float, workers: int, seed: 
     def verify(engine: tg.Engine, _: Any) -> None:
         found = [[tuple(row.values()) for row in engine.scan(table).to_pylist()] for table in mixed.TABLES]
         if found != wanted:
-            raise AssertionError("the mixed program did not come to what plain Python came to")
+            raise AssertionError("the mixed program: the rows differ from those of plain Python")
 
     def variant(strategy: Strategy, threads: int) -> Variant:
         return Variant(

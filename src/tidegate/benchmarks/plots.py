@@ -183,7 +183,7 @@ def _plot_slowdowns(axes: Axes, slowdowns: Mapping[str, Mapping[str, float]]) ->
 
 
 def plot_groups(found: PointReport, file: Path) -> None:
-    """Events a second of every strategy, the slowest first; the title has what the final came to."""
+    """Events a second of every strategy, the slowest first; the title says how the final ended."""
     experiment = found.report.experiment
     result = f"{found.contender} ({found.final[found.contender].note}) has {found.ratio:.2f} times the speed of"
     figure = new_figure(f"{experiment.title}\n{result} {found.best.variant}", 11.0, 5.6)

@@ -90,7 +90,7 @@ def experiment(template: Template, found: Sequence[Point], *, seed: int) -> Expe
 
 
 def results(found: Sequence[Point], report: Report) -> list[Recovered]:
-    """What each point came to; what opening takes at all is left out of the rates."""
+    """The time and the rate of each point; opening with an empty log does not count in the rates."""
     opened = report[NOTHING].seconds_median
     recovered = []
     for point in found:

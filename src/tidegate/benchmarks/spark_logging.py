@@ -7,8 +7,8 @@ Neither is better everywhere, so three streams differ in how many rows an event 
     whole branches   one transaction       each event changes fifty rows
 
 Each stream runs on Spark with log="changes" and with log="commands", in turn, each run on a new state, its outcomes and
-rows compared with what must come out. Of the last run of each kind the state is kept. Its files tell how many bytes a
-batch's event takes. Then copies of it that end with different versions are opened as a new process would open them
+rows compared with what must come out. The state of the last run of each kind is kept. Its files show how many bytes an
+event takes. Then copies of it that end with different versions are opened as a new process would open them
 (`VersionedEngine`), so that more or less lies behind the newest snapshot. The rows must be those in the change files,
 which need no engine.
 

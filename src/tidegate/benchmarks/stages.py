@@ -48,7 +48,7 @@ def experiment(steps: int, *, events: int, cost_us: float, pace: float, workers:
         engine, module = prepared
         found = [engine.scan(table).to_pydict() for table in module.tables]
         if found != wanted:
-            raise AssertionError(f"a line of {steps} steps did not come to what plain Python came to")
+            raise AssertionError(f"a line of {steps} steps: the rows differ from those of plain Python")
 
     def variant(name: str, strategy: Strategy, threads: int) -> Variant:
         prepare = partial(engine_with, strategy, threads)
@@ -70,7 +70,7 @@ def experiment(steps: int, *, events: int, cost_us: float, pace: float, workers:
 
 
 def plain(steps: int, batches: Sequence[pa.Table]) -> list[dict[str, list[int]]]:
-    """What plain Python comes to, step by step."""
+    """The rows that plain Python gives, step by step."""
     found = []
     for step in range(1, steps + 1):
         rows: dict[int, tuple[int, int]] = {}

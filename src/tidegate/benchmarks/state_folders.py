@@ -56,11 +56,7 @@ class Template:
     def require_durable(
         self, wanted: Mapping[type, pa.Table], what: str, opened: tuple[tg.Engine, Path], result: Any
     ) -> None:
-        """AssertionError unless an engine of `open_copy` and what a crash would leave of it hold these rows.
-
-        The engine is closed and its folder removed. The result of the run, with which a `Variant` calls this, is not
-        looked at.
-        """
+        """AssertionError unless an engine of `open_copy` and what a crash would leave of it hold these rows."""
         engine, path = opened
         _require_tables(engine, wanted, what)
         require_recovered(self, path, wanted, what)

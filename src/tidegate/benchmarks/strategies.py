@@ -99,7 +99,7 @@ class Contest:
         return self._batches[round_index]
 
     def wanted(self, round_index: int) -> Run:
-        """What a round must come to: the run of a serial engine that is not measured."""
+        """The right result of a round: the run of a serial engine that is not measured."""
         if self._reference is None:
             verify_with_plain(self.workload)
             self._reference = self.workload.engine(SERIAL)
@@ -277,10 +277,8 @@ def grid(
 def bars(report: GridReport) -> list[Bar]:
     """Close to the best nearly everywhere, and far from it nowhere."""
     worst, contender = report.worst, report.grid.contender
+    reached = f"{contender} has at least {report.grid.bar:g} of the best one's speed"
     return [
-        Bar(
-            f"share of points at which {contender} has at least {report.grid.bar:g} of the best one's speed",
-            report.share_reached, "≥", SHARE_BAR,
-        ),
+        Bar(f"share of points at which {reached}", report.share_reached, "≥", SHARE_BAR),
         Bar(f"{contender} beside the best, at worst ({worst.point.label})", worst.ratio, "≥", WORST_BAR),
-    ]  # fmt: skip
+    ]

@@ -6,7 +6,7 @@ For chains of one to ten steps:
     transactions    every step is a transaction, and its commit starts the next (a trigger of the partition engine)
     triggers        all steps run inside the first transaction (triggers of the execution engine)
 
-After each round the counters of all three are compared with what the chain must come to.
+After each round the counters of all three are compared with those that follow from the tuples.
 """
 
 from __future__ import annotations

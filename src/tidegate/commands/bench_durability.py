@@ -14,7 +14,7 @@ from tidegate.commands.bench_run import BenchRun, temporary_folder
 
 Folder = Annotated[
     Path | None,
-    typer.Option(help="Where state is kept meanwhile: the disk that is measured.", show_default="a temporary one"),
+    typer.Option(help="Where state is kept during the run: the disk that is measured.", show_default="a temporary one"),
 ]
 
 

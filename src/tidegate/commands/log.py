@@ -83,7 +83,7 @@ def show_commands(
     damage: Exception | None = None
     try:
         shown.extend(wanted if first is None or not limit else islice(wanted, limit))
-    except Exception as error:  # what stands before the damage is shown, then what is wrong
+    except Exception as error:  # what was read before the damage is shown, then what is wrong
         damage = error
     if as_json:
         print_json([to_json(each) for each in shown])

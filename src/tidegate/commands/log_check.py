@@ -102,7 +102,7 @@ def _check(storage: Storage) -> LogCheck:
 
 
 def _read(storage: Storage, first: int, covered: int) -> SegmentCheck | None:
-    """One segment, every frame of it; None when it was removed meanwhile."""
+    """One segment, every frame of it; None when an engine has removed it."""
     name = f"{first:012d}.log"
     segment: Segment | None = None
     used, commands, torn, problem, found = 0, 0, False, None, ""

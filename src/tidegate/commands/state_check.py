@@ -1,8 +1,8 @@
 """`tidegate state verify` and `scrub`: is a state as it was written?
 
 `verify` reads everything once and says all that is wrong; `scrub` reads it again and again, slowly, beside a running
-query, and says what it finds when it finds it. What is checked, and how, is told in `durability.verification` and
-`durability.scrubbing`.
+query, and reports damage as soon as it is found. `durability.verification` and `durability.scrubbing` explain what is
+checked, and how.
 """
 
 from __future__ import annotations

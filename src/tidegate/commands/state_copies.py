@@ -1,8 +1,8 @@
 """`tidegate state backup` and `restore`, and `tidegate recover`: states made of states.
 
 A backup is the newest version of a live state, and restoring it gives the same state. What can still be had of a
-damaged state, or of an earlier version, becomes a state of its own by `recover`. How they stay consistent is told in
-`durability.copying` and `durability.recovery`.
+damaged state, or of an earlier version, becomes a state of its own by `recover`. `durability.copying` and
+`durability.recovery` explain how they stay consistent.
 """
 
 from __future__ import annotations

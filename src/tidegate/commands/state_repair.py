@@ -1,6 +1,6 @@
 """`tidegate state adopt` and `rollback`: what a person decides about a state is written down as a version.
 
-Both refuse while somebody works on the state. What they do is told in `durability.adoption` and `durability.rollback`;
+Both refuse while a query works on the state. `durability.adoption` and `durability.rollback` explain what they do;
 here, options become calls, and what was done becomes sentences that end with what to do next.
 """
 

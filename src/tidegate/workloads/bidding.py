@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tidegate as tg
-from tidegate.workloads.cost import NOMINAL_PACE, burn
+from tidegate.workloads.cost import burn
 from tidegate.workloads.workload import PLENTY, TOO_MUCH, Run, Settings, Tables, Workload, lists_column, names_column
 
 PRICE_MIN, PRICE_MAX = 100, 200  # what sellers ask; buyers offer more, unless their bid is planted to fail
@@ -102,9 +102,6 @@ class Bidding(Workload):
     tables: ClassVar[tuple[type, ...]] = (Item,)
     program = (bid, alter, top)
     settings: BiddingSettings
-
-    def __init__(self, settings: BiddingSettings = TSTREAM, pace: float = NOMINAL_PACE) -> None:
-        super().__init__(settings, pace)
 
     def opening(self) -> Tables:
         """Items 0, 1, 2, ... with plenty of each."""

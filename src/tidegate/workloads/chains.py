@@ -91,7 +91,7 @@ def chain_events(count: int, seed: int = 1) -> pa.Table:
 
 
 def chain_rows(length: int, events: pa.Table) -> pa.Table:
-    """What a chain's counters come to when these tuples went through it."""
+    """The counters of a chain after these tuples went through it."""
     count, total = events.num_rows, pc.sum(events["value"]).as_py()
     steps = range(1, length + 1)
     return pa.table(

@@ -105,7 +105,7 @@ def source_for(length: int, reads: int) -> str:
 
 @functools.cache
 def transaction_for(length: int, reads: int) -> Any:
-    """The transaction for l and r, declared as if its text stood in a file."""
+    """The transaction for l and r, declared as if its text were in a file."""
     source = source_for(length, reads)
     file = f"<grep_sum of {length} writes and {reads} reads each>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

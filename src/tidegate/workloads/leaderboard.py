@@ -180,7 +180,7 @@ def renew(
     best: list[int],
     best_votes: list[int],
 ) -> int:
-    """Renew the boards, as `rank` does; who trends is told. The answer is who is last."""
+    """Renew the boards, as `rank` does; the client knows who trends. The answer is who is last."""
     clear(top)
     clear(bottom)
     clear(trending)
@@ -210,7 +210,7 @@ PROCEDURES = [cast, renew, dismiss]
 class SynchronousClient:
     """Feeds an engine vote by vote: calls a procedure, waits, and decides from the answer what to call next.
 
-    It keeps what the engine does not: the last 100 votes and what they come to.
+    It keeps what the engine does not: the last 100 votes, and how many each contestant has among them.
     """
 
     def __init__(self, engine: tg.Engine) -> None:

@@ -188,7 +188,7 @@ def _account_keys(settings: LedgerSettings) -> Integers:
 
 
 class Truth:
-    """The plain functions, one event after the other: what every run must come to.
+    """The plain functions, one event after the other: the right result of every run.
 
     `tidegate.testing.PlainProgram` gives the same and serves any program. It takes three and a half times as long for
     the ledger (2.3 s instead of 0.65 s for 200,000 events), because its rows check every value. The demo and the
@@ -202,7 +202,7 @@ class Truth:
             self._accounts = {key: SimpleNamespace(id=key, balance=balance) for key, balance in pairs}
 
     def run(self, events: pa.Table) -> pa.Table:
-        """Run events in the order of `ts` (ties: as they stand); gives event, committed, reason, result."""
+        """Run events in the order of `ts` (ties: in that of the table); returns event, committed, reason, result."""
         ordered = events.take(pc.sort_indices(events, sort_keys=[("ts", "ascending")]))
         columns = [ordered[name].to_pylist() for name in ("transaction", "src", "dst", "amount")]
         outcomes = [self._run_one(*event) for event in zip(*columns, strict=True)]

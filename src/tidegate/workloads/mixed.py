@@ -112,7 +112,7 @@ def mixed_events(count: int, *, accounts: int, rounds: int, seed: int) -> pa.Tab
 
 
 class Truth:
-    """What plain Python comes to."""
+    """The program in plain Python."""
 
     def __init__(self) -> None:
         self._plain = PlainProgram([seal, forward])

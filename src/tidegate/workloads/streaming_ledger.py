@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tidegate as tg
-from tidegate.workloads.cost import NOMINAL_PACE, burn
+from tidegate.workloads.cost import burn
 from tidegate.workloads.workload import PLENTY, TOO_MUCH, Run, Settings, Tables, Workload, names_column
 
 AMOUNT_MAX = 100
@@ -115,9 +115,6 @@ class StreamingLedger(Workload):
     tables: ClassVar[tuple[type, ...]] = (Account, Asset)
     program = (deposit, transfer)
     settings: LedgerSettings
-
-    def __init__(self, settings: LedgerSettings = MORPHSTREAM, pace: float = NOMINAL_PACE) -> None:
-        super().__init__(settings, pace)
 
     def opening(self) -> Tables:
         """Owners 0, 1, 2, ... with plenty of both."""

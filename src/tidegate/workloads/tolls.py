@@ -217,7 +217,7 @@ class Tolls(Workload):
         return {RoadSpeed: pa.table(speeds), VehicleCount: pa.table({"segment": segments})}
 
     def batch(self, number: int) -> pa.Table:
-        """A batch: the events of a position report stand one after the other."""
+        """A batch: the events of a position report follow each other."""
         settings, random = self.settings, self.random(number, self._first_segment)
         count = settings.batch_events
         reports = np.arange(count) // 3

@@ -77,7 +77,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run came to: the outcomes of each batch, and the rows of each table at the end."""
+    """The result of a run: the outcomes of each batch, and the rows of each table at the end."""
 
     outcomes: list[pa.Table]
     rows: Tables
@@ -232,8 +232,8 @@ class Zipf:
     def draw_distinct(self, random: np.random.Generator, rows: int, columns: int) -> Integers:
         """A matrix of numbers, no number twice in a row.
 
-        A number that its row has already is drawn again, a few times; after that the next free number is
-        taken, so that it ends on few and hot keys too.
+        A number that its row has already is drawn again, up to eight times. After that the next free number is
+        taken, so that drawing ends even where few keys are hot.
         """
         if columns > self.count:
             raise ValueError(f"{columns} different keys for one event were asked for, there are {self.count}")
