@@ -96,6 +96,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     # Commands, by what they print.
     "commands/test_log.py": ("commands/log_check.py",),
     "commands/test_state.py": ("commands/state_printing.py",),
+    "commands/test_bench.py": ("commands/bench_run.py",),
     "test_cli.py": ("commands/demo.py", "commands/warm.py"),
     # Spark: one function, and what it is made of.
     "spark/test_transact_batch.py": ("spark/transact.py",),
@@ -106,22 +107,19 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "testing/test_kit.py": ("testing/assertions.py", "testing/plain.py", "testing/source.py"),
     "workloads/test_grep_sum.py": ("workloads/written.py",),
     "benchmarks/test_stages.py": ("workloads/chains.py",),
-    "benchmarks/test_logging_cost.py": ("benchmarks/durability_plots.py",),
+    "benchmarks/test_logging_cost.py": ("benchmarks/charts.py",),
+    "benchmarks/test_reopening.py": ("benchmarks/memory.py",),
     "benchmarks/test_mixed.py": ("workloads/mixed.py",),
     # Benchmarks that verify what they time: `make smoke` runs them, and nothing of them is used elsewhere.
     "../Makefile": (
         "benchmarks/leaderboard.py",
         "benchmarks/limit.py",
-        "benchmarks/memory.py",
         "benchmarks/spark_plots.py",
         "benchmarks/spark_pipeline.py",
-        "benchmarks/stream_plots.py",
         "benchmarks/triggers.py",
         "benchmarks/windows.py",
         "benchmarks/work.py",
         "commands/bench_engine.py",
-        "commands/bench_options.py",
         "commands/bench_streams.py",
-        "commands/bench_view.py",
     ),
 }

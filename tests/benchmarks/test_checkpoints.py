@@ -50,8 +50,8 @@ def test_outcomes_that_differ_are_seen(state: LargeState) -> None:
         outcomes[0].schema.get_field_index("result"), "result", pa.array([7] * SIZES.batch_events)
     )
     with pytest.raises(AssertionError, match="none: the rows differ"):
-        state.verify(prepared.batches, [flipped, *outcomes[1:]], NONE)
-    state._truth.run(pa.concat_tables(prepared.batches[1:]))
+        state.verify(prepared[0], [flipped, *outcomes[1:]], NONE)
+    state._truth.run(pa.concat_tables(prepared[0][1:]))
 
 
 def test_a_state_that_comes_back_with_other_rows_is_seen(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tidegate.workloads import ledger
 
 
 def calls(folder: Path) -> Experiment:
-    return durable.execute_experiment(folder, calls=48, seed=1, rounds=1)
+    return durable.execute_experiment(folder, calls=48, seed=1)
 
 
 def test_calls_come_to_the_plain_functions_rows_from_any_number_of_threads(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_transaction_takes_few_bytes_of_log_whatever_sync_means(tmp_path: Path
 
 
 def test_batches_come_to_the_plain_functions_outcomes(tmp_path: Path) -> None:
-    experiment = durable.batch_experiment(tmp_path, batches=2, events=300, seed=1, rounds=1)
+    experiment = durable.batch_experiment(tmp_path, batches=2, events=300, seed=1)
     report = measure(experiment)
     assert experiment.settings["syncs"] == 2 and experiment.settings["log_bytes"] > 2 * 300 * 24
     slower = max(report[durable.MEMORY].seconds_median, report[durable.DISK].seconds_median)
@@ -66,7 +66,7 @@ def test_batches_come_to_the_plain_functions_outcomes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_wrong_outcomes_and_wrong_rows_of_batches_are_seen(tmp_path: Path, number: int) -> None:
-    variant = durable.batch_experiment(tmp_path, batches=2, events=50, seed=1, rounds=1).variants[number]
+    variant = durable.batch_experiment(tmp_path, batches=2, events=50, seed=1).variants[number]
     prepared = variant.prepare()
     outcomes = variant.run(prepared)
     wrong = outcomes[1].set_column(

@@ -15,7 +15,7 @@ CALM = replace(CALM_GROUP, batch_events=40, vehicles=30, keys=50, cost_us=0.1, s
 
 
 def small_grid(*strategies: str, workers: int = 1) -> groups.Grid:
-    return groups.grid(strategies, hot=HOT, calm=CALM, pace=10.0, workers=workers, rounds=1, batches=2)
+    return groups.grid(strategies, hot=HOT, calm=CALM, pace=10.0, workers=workers, batches=2)
 
 
 def test_it_is_one_point_with_both_groups_in_its_batches_and_in_its_settings() -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.benchmarks import durability_plots, logging_cost
+from tidegate.benchmarks import charts, logging_cost
 from tidegate.benchmarks.harness import Experiment, measure
 from tidegate.benchmarks.state_folders import log_frames
 from tidegate.workloads.chains import chain_events
 
 
 def declared(folder: Path, length: int = 2) -> Experiment:
-    return logging_cost.experiment(length, folder, tuples=9, clients=2, seed=1, rounds=1, bar=2.0)
+    return logging_cost.experiment(length, folder, tuples=9, clients=2, seed=1, bar=2.0)
 
 
 def test_all_ways_of_logging_come_to_the_chains_counters(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_all_ways_of_logging_come_to_the_chains_counters(tmp_path: Path) -> None
         "weak, group",
     ]
     assert report["weak, always"].bar == 2.0
-    durability_plots.plot_logging({2: report}, tmp_path / "logging.png")
+    charts.plot_logging({2: report}, tmp_path / "logging.png")
     assert (tmp_path / "logging.png").stat().st_size > 10_000
 
 

@@ -13,7 +13,7 @@ from tidegate.workloads.mixed import PROGRAM, Truth, mixed_events
 
 
 def declared() -> mixed.Experiment:
-    return mixed.experiment(events=400, cost_us=0.1, pace=10.0, workers=2, seed=3, rounds=1, bar=None)
+    return mixed.experiment(events=400, cost_us=0.1, pace=10.0, workers=2, seed=3)
 
 
 def test_both_ways_come_to_what_plain_python_comes_to() -> None:

@@ -19,7 +19,7 @@ def small_rows() -> list[Row]:
 
 def result_of(row: Row, seconds: float) -> Result:
     """A run of 2 batches that took so long."""
-    declared = peers.experiment(row, rounds=1, batches=2)
+    declared = peers.experiment(row, batches=2)
     return Result(row, Report(declared, (Comparison(ADAPTIVE, (seconds,), 1, 1, 1, None, "serial"),)))
 
 
@@ -44,7 +44,7 @@ def test_a_position_report_is_one_transaction() -> None:
 
 def test_every_workload_is_measured_and_verified() -> None:
     for row in small_rows():
-        found = Result(row, measure(peers.experiment(row, rounds=1, batches=2)))
+        found = Result(row, measure(peers.experiment(row, batches=2)))
         assert found.ratio == pytest.approx(found.events_per_second / row.peer_events_per_second)
         assert found.ours.note  # which strategy it was
 

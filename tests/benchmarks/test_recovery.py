@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.benchmarks import durability_plots, recovery
+from tidegate.benchmarks import charts, recovery
 from tidegate.benchmarks.harness import Comparison, Experiment, Report, Variant, measure
 from tidegate.workloads.chains import chain_events
 
 
 def declared(folder: Path, tuples: int = 6) -> Experiment:
-    return recovery.experiment(folder, lengths=(1, 2), tuples=tuples, seed=1, rounds=1)
+    return recovery.experiment(folder, lengths=(1, 2), tuples=tuples, seed=1)
 
 
 def test_both_recoveries_of_all_lengths_come_to_the_chains_counters(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_both_recoveries_of_all_lengths_come_to_the_chains_counters(tmp_path: Pa
         "weak, 2 procedures",
         "strong, 2 procedures",
     ]
-    durability_plots.plot_recovery(report, (1, 2), tmp_path / "recovery.png")
+    charts.plot_recovery(report, (1, 2), tmp_path / "recovery.png")
     assert (tmp_path / "recovery.png").stat().st_size > 10_000
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.benchmarks import durability_plots, replay
+from tidegate.benchmarks import charts, replay
 from tidegate.benchmarks.harness import Comparison, Report, measure
 from tidegate.workloads import ledger
 
@@ -21,8 +21,8 @@ def test_both_styles_come_back_at_every_point(tmp_path: Path) -> None:
         (replay.CALLS, 90),
     ]
     assert points[0].log_size == 0 and points[1].log_size < points[2].log_size
-    report = measure(replay.experiment(template, points, seed=1, rounds=1))
-    durability_plots.plot_replay(replay.results(points, report), tmp_path / "replay.png")
+    report = measure(replay.experiment(template, points, seed=1))
+    charts.plot_replay(replay.results(points, report), tmp_path / "replay.png")
     assert (tmp_path / "replay.png").stat().st_size > 10_000
 
 
@@ -32,7 +32,7 @@ def test_the_rate_leaves_out_what_opening_takes_at_all(tmp_path: Path) -> None:
     compared = tuple(
         Comparison(point.name, (taken,), 1.0, 1.0, 1.0, None) for point, taken in zip(points, seconds, strict=True)
     )
-    report = Report(replay.experiment(template, points, seed=1, rounds=1), compared)
+    report = Report(replay.experiment(template, points, seed=1), compared)
     bars = replay.bars(replay.results(points, report))
     assert [bar.passed for bar in bars] == [False, True]
     assert bars[0].found == 20.0 and bars[1].found == pytest.approx(4e6)
@@ -41,7 +41,7 @@ def test_the_rate_leaves_out_what_opening_takes_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_recovery_with_other_rows_is_seen(tmp_path: Path, number: int) -> None:
     template, points = replay.points(tmp_path, transactions=40, batch_events=20, pieces=1, seed=1)
-    variant = replay.experiment(template, points, seed=1, rounds=1).variants[number]
+    variant = replay.experiment(template, points, seed=1).variants[number]
     path = variant.prepare()
     engine = variant.run(path)
     engine.execute(ledger.deposit, dst=1, amount=1)

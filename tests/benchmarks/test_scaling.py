@@ -27,7 +27,7 @@ def test_independent_threads_do_the_same_number_of_events_on_tables_of_their_own
     outcomes = variant.run(prepared)
     variant.verify(prepared, outcomes)
     assert sum(table.num_rows for lane in outcomes for table in lane) == 2 * 90
-    assert len({engine for engine, _ in prepared[1]}) == 3
+    assert len({engine for engine, *_ in prepared}) == 3
     assert not outcomes[0][0].equals(outcomes[1][0])
 
 
@@ -40,7 +40,7 @@ def test_independent_threads_are_verified_too() -> None:
 
 
 def test_curves_are_events_a_second_by_strategy_and_workers() -> None:
-    declared = scaling.experiment([SERIAL], workers_max=2, pace=10.0, rounds=1, batches=1, settings=SMALL)
+    declared = scaling.experiment([SERIAL], workers_max=2, pace=10.0, batches=1, settings=SMALL)
     assert isinstance(declared, Experiment)
     assert [variant.name for variant in declared.variants] == ["serial x1", f"{BOUND} x1", f"{BOUND} x2"]
     report = measure(declared)

@@ -46,9 +46,8 @@ def test_a_stream_is_run_and_opened_in_both_ways(found: Found) -> None:
 
 def test_bytes_follow_the_rows_that_change_or_the_events(found: Found) -> None:
     assert found.sizes["changes"] > 2 * found.sizes["commands"]
-    weights = {(found.stream, log): size for log, size in found.sizes.items()}
-    assert spark_logging.render_sizes(weights).row_count == 1
-    assert [line["variant"] for line in spark_logging.size_records(weights, SIZES)] == ["changes", "commands"]
+    assert spark_logging.render_sizes([found]).row_count == 1
+    assert [line["variant"] for line in spark_logging.size_records([found], SIZES)] == ["changes", "commands"]
 
 
 def test_the_picture_is_drawn(found: Found, tmp_path: Path) -> None:

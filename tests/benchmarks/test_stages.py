@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("plainly")  # `make smoke` runs it in machi
 
 
 def declared(steps: int = 3) -> Experiment:
-    return stages.experiment(steps, events=200, cost_us=0.1, pace=20.0, workers=2, seed=1, rounds=1)
+    return stages.experiment(steps, events=200, cost_us=0.1, pace=20.0, workers=2, seed=1)
 
 
 def test_all_ways_come_to_what_plain_python_comes_to() -> None:

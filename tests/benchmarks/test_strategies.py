@@ -118,7 +118,7 @@ class TestGrid:
 
     def test_it_measures_and_verifies_every_cell(self) -> None:
         declared = strategies.grid(
-            smoke_cells(1)[:2], [SERIAL, ADAPTIVE], pace=20.0, workers=1, rounds=1, batches=lambda workload: 1
+            smoke_cells(1)[:2], [SERIAL, ADAPTIVE], pace=20.0, workers=1, batches=lambda workload: 1
         )
         report = measure_grid(declared)
         assert [found.best.variant for found in report.points] == [SERIAL, SERIAL]

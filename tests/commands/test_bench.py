@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 from tidegate.cli import app
 from tidegate.commands import bench
 from tidegate.commands.bench import BENCHMARKS, EXTRAS, Benchmark
+from tidegate.commands.bench_run import BenchRun
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -34,18 +35,24 @@ def each_benchmark() -> pytest.MarkDecorator:
 
 @each_benchmark()
 def test_what_smoke_sets_are_options_of_the_command_and_smaller_than_usual(benchmark: Benchmark) -> None:
-    options = inspect.signature(benchmark.command).parameters
-    assert {"seed", "smoke", "output"} <= set(options)
-    assert benchmark.smoke and all(small < options[name].default for name, small in benchmark.smoke.items())
+    options = inspect.signature(benchmark.as_typer_command()).parameters
+    assert list(options)[-3:] == ["seed", "output", "smoke"]
+    smoke = benchmark.smoke if benchmark.rounds is None else {"rounds": 1, **benchmark.smoke}
+    assert smoke and all(small < options[name].default for name, small in smoke.items())
 
 
 def test_smoke_gives_a_command_its_small_sizes_and_leaves_what_else_was_asked_for() -> None:
     taken: dict[str, Any] = {}
-    made = Benchmark("made-up", "nothing", lambda **options: taken.update(options), {"rounds": 1})
-    made.run(rounds=9, seed=3, smoke=False)
-    assert taken == {"rounds": 9, "seed": 3, "smoke": False}
-    made.run(rounds=9, seed=3, smoke=True)
-    assert taken == {"rounds": 1, "seed": 3, "smoke": True}
+
+    def command(run: BenchRun, **options: int) -> None:
+        taken.update(options, rounds=run.rounds, seed=run.seed, smoke=run.smoke, file=run.file)
+
+    made = Benchmark("made-up", "nothing", command, 7, {"events": 5})
+    made.run(rounds=9, seed=3, output=None, smoke=False, events=100, keys=10)
+    file = Path("results/made-up.jsonl")
+    assert taken == {"rounds": 9, "seed": 3, "smoke": False, "events": 100, "keys": 10, "file": file}
+    made.run(rounds=9, seed=3, output=None, smoke=True, events=100, keys=10)
+    assert taken == {"rounds": 1, "seed": 3, "smoke": True, "events": 5, "keys": 10, "file": None}
 
 
 def test_help_says_what_each_one_measures() -> None:
@@ -57,7 +64,7 @@ def test_help_says_what_each_one_measures() -> None:
 
 @each_benchmark()
 def test_a_benchmark_that_draws_needs_the_extra_that_brings_what_draws(benchmark: Benchmark) -> None:
-    draws = "view.draw(" in inspect.getsource(benchmark.command)
+    draws = "run.draw(" in inspect.getsource(benchmark.command)
     assert benchmark.extra == ("bench" if draws else None)
 
 
@@ -83,8 +90,8 @@ def test_a_missing_package_is_named_with_what_to_type_before_anything_is_measure
 
     monkeypatch.setitem(EXTRAS, "bench", ("a_package_that_nobody_has",))
     monkeypatch.setattr(bench.subprocess, "run", nothing)
-    monkeypatch.setattr(bench.strategies.view, "measure_grid", nothing)
-    monkeypatch.setattr(bench.durability.view, "measure", nothing)
+    monkeypatch.setattr(BenchRun, "measure_grid", nothing)
+    monkeypatch.setattr(BenchRun, "measure", nothing)
     result = run_bench(command, "--smoke")
     assert result.exit_code == 1
     assert "error: `tidegate bench" in result.output and "pip install 'tidegate[bench]'" in result.output
@@ -141,7 +148,7 @@ def test_the_readme_names_all_of_them_and_which_draw() -> None:
 
 
 def test_pictures_of_durability_need_no_spark() -> None:
-    code = "import sys; import tidegate.benchmarks.durability_plots; print('pyspark' in sys.modules)"
+    code = "import sys; import tidegate.benchmarks.charts; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     assert importlib.util.find_spec("pyspark") is not None

@@ -15,10 +15,11 @@ from typer.testing import CliRunner, Result
 
 from tidegate.benchmarks import checkpoints, durable, recovery, reopening, replay
 from tidegate.benchmarks.harness import Comparison, Experiment, Report
-from tidegate.benchmarks.reopening import Reopening, Seen
+from tidegate.benchmarks.memory import Footprint
+from tidegate.benchmarks.reopening import Reopening
 from tidegate.cli import app
-from tidegate.commands import bench_durability
 from tidegate.commands.bench import BENCHMARKS
+from tidegate.commands.bench_run import BenchRun
 from tidegate.durability import logged
 
 Bench = Callable[..., Result]
@@ -37,7 +38,7 @@ def run_bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
 def made_up(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> None:
     """Let every experiment come out with these seconds, by variant; nothing runs."""
 
-    def measured(declared: Experiment, console: Any) -> Report:
+    def measured(run: BenchRun, declared: Experiment) -> Report:
         first = seconds(declared.variants[0].name)
         found = []
         for variant in declared.variants:
@@ -46,7 +47,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) ->
             found.append(Comparison(variant.name, (taken,), first / taken, first / taken, first / taken, bar))
         return Report(declared, tuple(found))
 
-    monkeypatch.setattr(bench_durability.view, "measure", measured)
+    monkeypatch.setattr(BenchRun, "measure", measured)
 
 
 def check(result: Result, passed: bool) -> None:
@@ -85,7 +86,7 @@ def test_recovery(
 ) -> None:
     seconds = {"weak, 10 procedures": long, replay.NOTHING: 0.5}
     made_up(monkeypatch, lambda name: 0.5 + 50 / rate if " in " in name else seconds.get(name, 1.0))
-    memory = Reopening(10, Seen(1.0, 0, 100, 100), Seen(opened, 0, 100, 150))
+    memory = Reopening(Footprint(10, 1.0, 0, 100, 100), Footprint(10, opened, 0, 100, 150))
     monkeypatch.setattr(reopening, "measure", lambda *arguments: memory)
     monkeypatch.setattr(recovery, "_variant", lambda kind, length, *rest: made_variant(kind, length))
     result = run_bench("recovery", "--transactions", "50", "--tuples", "2")

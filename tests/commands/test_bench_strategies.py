@@ -18,7 +18,7 @@ from tidegate.benchmarks.grids import Grid, GridReport, Point, PointReport
 from tidegate.benchmarks.harness import Comparison, Experiment, Report, Variant
 from tidegate.benchmarks.strategies import Cell
 from tidegate.cli import app
-from tidegate.commands import bench_strategies
+from tidegate.commands.bench_run import BenchRun
 from tidegate.workloads.streaming_ledger import MORPHSTREAM, StreamingLedger
 
 Bench = Callable[..., Result]
@@ -44,7 +44,7 @@ def grid_of(*reports: Report) -> GridReport:
 def run_bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     """Runs a command in an empty folder; its functions never take any time."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bench_strategies, "_pace", lambda console: 1.0)
+    monkeypatch.setattr(BenchRun, "pace", lambda run: 1.0)
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(app, ["bench", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
@@ -70,7 +70,7 @@ def test_strategies(
     run_bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], bars: list[bool]
 ) -> None:
     found = grid_of(*(report_of(serial=1.0, adaptive=taken) for taken in seconds))
-    monkeypatch.setattr(bench_strategies.view, "measure_grid", lambda *arguments, **options: found)
+    monkeypatch.setattr(BenchRun, "measure_grid", lambda *arguments, **options: found)
     result = run_bench("strategies")
     check(result, all(bars))
     assert bars_in(Path("results/strategies.jsonl")) == bars and Path("results/strategies.png").exists()
@@ -80,7 +80,7 @@ def test_strategies(
 @pytest.mark.parametrize(("adaptive", "passed"), [(0.9, True), (1.0, False), (1.1, False)])
 def test_dynamic(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, adaptive: float, passed: bool) -> None:
     found = grid_of(report_of(serial=1.0, adaptive=adaptive))
-    monkeypatch.setattr(bench_strategies.view, "measure_grid", lambda *arguments, **options: found)
+    monkeypatch.setattr(BenchRun, "measure_grid", lambda *arguments, **options: found)
     monkeypatch.setattr(dynamic, "render_stretches", lambda stream, rounds: "stretch by stretch")
     monkeypatch.setattr(plots, "plot_dynamic", lambda *arguments: None)
     check(run_bench("dynamic", "--batches", "1"), passed)
@@ -90,7 +90,7 @@ def test_dynamic(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, adaptive: fl
 @pytest.mark.parametrize(("adaptive", "passed"), [(0.9, True), (1.0, False), (1.1, False)])
 def test_groups(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, adaptive: float, passed: bool) -> None:
     found = grid_of(report_of(serial=1.5, lock=1.0, adaptive=adaptive))
-    monkeypatch.setattr(bench_strategies.view, "measure_grid", lambda *arguments, **options: found)
+    monkeypatch.setattr(BenchRun, "measure_grid", lambda *arguments, **options: found)
     result = run_bench("groups")
     check(result, passed)
     assert bars_in(Path("results/groups.jsonl")) == [passed] and Path("results/groups.png").exists()
@@ -119,7 +119,7 @@ def make_up_graphs(monkeypatch: pytest.MonkeyPatch, operations: int, size: int) 
         return [made]
 
     monkeypatch.setattr(graph, "constructions", constructions)
-    monkeypatch.setattr(bench_strategies.view, "measure", lambda declared, console: None)
+    monkeypatch.setattr(BenchRun, "measure", lambda run, declared: None)
 
 
 @pytest.mark.parametrize(("operations", "size", "passed"), [(200, 100, True), (50, 100, False), (200, 300, False)])
@@ -133,9 +133,7 @@ def test_graph(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, operations: in
 
 @pytest.mark.parametrize(("seconds", "passed"), [(0.01, True), (1.0, False)])
 def test_peers(run_bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float, passed: bool) -> None:
-    monkeypatch.setattr(
-        bench_strategies.view, "measure", lambda declared, console: report_of(declared, adaptive=seconds)
-    )
+    monkeypatch.setattr(BenchRun, "measure", lambda run, declared: report_of(declared, adaptive=seconds))
     result = run_bench("peers")
     check(result, passed)
     told = [json.loads(line) for line in Path("results/peers.jsonl").read_text().splitlines()]

@@ -93,7 +93,7 @@ def test_a_transfer_of_the_ledger_takes_21_bytes_in_the_log() -> None:
 
 
 def test_a_transfer_of_the_streaming_ledger_takes_28_bytes_in_the_log_and_never_more_than_40() -> None:
-    workload = streaming_ledger.StreamingLedger()
+    workload = streaming_ledger.StreamingLedger(streaming_ledger.MORPHSTREAM)
     plan = build_program(workload.program).plan
     number = plan.names.index("transfer")
     events = [event for event in workload.batch(0).to_pylist() if event["transaction"] == "transfer"]

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tidegate as tg
+from tidegate.testing import PlainProgram
 from tidegate.workloads import ledger
 from tidegate.workloads.ledger import (
     Account,
@@ -143,6 +144,19 @@ class TestTruth:
         late_first = batch.set_column(1, "ts", pa.array([5, 4]))
         assert Truth().run(late_first)["event"].to_pylist() == [1, 0]
         assert Truth().run(late_first)["committed"].to_pylist() == [True, True]
+
+    @pytest.mark.parametrize("theta", [0.0, 0.99])
+    def test_it_gives_what_plain_program_gives(self, theta: float) -> None:
+        generator = EventGenerator(LedgerSettings(accounts=20, overdraw_ratio=0.2, theta=theta, opening_balance=50))
+        opening = pa.concat_tables([generator.opening().slice(5), pa.table({"id": [7], "balance": [2**63 - 900]})])
+        truth, plain = Truth(opening), PlainProgram(ledger.PROGRAM, {Account: opening})
+        for _ in range(3):
+            batch = generator.batch(400)
+            batch = batch.set_column(4, "dst", pc.if_else(pc.less(batch["amount"], 100), 7, batch["dst"]))
+            wanted = plain.run(batch, "ts")
+            found = truth.run(batch).select(["committed", "reason", "result"]).to_pylist()
+            assert found == [{"committed": o.committed, "reason": o.reason, "result": o.result} for o in wanted]
+        assert truth.state().to_pylist() == plain.rows(Account)
 
 
 class TestVerify:

@@ -45,7 +45,11 @@ class Bar:
         return "green" if self.passed else "red"
 
     def __str__(self) -> str:
-        return f"{self.sense} {number(self.limit)} {'✓' if self.passed else '✗'}"
+        return self.shown()
+
+    def shown(self, unit: str = "") -> str:
+        """What was required, and whether it was reached."""
+        return f"{self.sense} {number(self.limit)}{unit} {'✓' if self.passed else '✗'}"
 
     def as_record(self) -> dict[str, Any]:
         """What a record says of it."""
@@ -65,10 +69,8 @@ def number(value: float) -> str:
 
 def render_bars(bars: Sequence[Bar]) -> Table:
     """The bars as a table for a terminal."""
-    table = plain_table("Bars")
-    table.add_column("bar")
-    for heading in ("measured", "required"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table("Bars", ["bar"], ["measured", "required"])
+    table.columns[0].no_wrap = False
     for bar in bars:
         table.add_row(bar.what, number(bar.found), str(bar), style=bar.style)
     return table

@@ -1,14 +1,14 @@
-"""What batches notice of checkpoints, and of old versions that are kept.
+"""How much checkpoints slow batches down, and old versions that are kept.
 
 **Checkpoints in the background.** A large ledger in one engine; batches run in stretches, and between two stretches
 everything in the background has ended:
 
     none              no checkpoint                                          the log is short
     what changed      the log has become long enough for a checkpoint: the rows that changed since the last are written
-    the whole state   every row was loaded anew, outside the clock: all of them are written while the batches run
+    the whole state   every row was loaded again, outside the clock: all of them are written while the batches run
 
-What counts is the latency that 99 of 100 batches stay below (p99), as whoever feeds the stream sees it. A stretch in
-which not exactly that happened has no number.
+What counts is the latency that 99 of 100 batches stay below (p99), as the producer of the stream sees it. A stretch
+in which another number of checkpoints was written raises.
 
 **Versions that are kept.** Batches of a query, as a Spark task runs them, in a state that keeps a hundred versions and
 in one that keeps ten thousand, and has them: the time of a batch must not depend on how much history lies beside it.
@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -33,12 +33,9 @@ import pyarrow.compute as pc
 from tidegate.benchmarks.bars import Bar
 from tidegate.benchmarks.harness import Experiment, Report, Variant
 from tidegate.benchmarks.state_folders import require_rows, wait_for_background
-from tidegate.benchmarks.work import touched
+from tidegate.benchmarks.work import Ongoing, as_query, ongoing_variant, touched
 from tidegate.compiler.program import build_program
 from tidegate.durability.logged import LoggedEngine
-from tidegate.durability.ownership import process_token
-from tidegate.durability.served import stream_applicant
-from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import VersionedEngine
 from tidegate.foundation.disk import OsDisk
 from tidegate.foundation.storage import LocalStorage, open_storage
@@ -79,7 +76,7 @@ class LargeState:
         self.load()
 
     def load(self) -> None:
-        """Write every row anew: the next checkpoint holds all of them."""
+        """Write every row again, so that the next checkpoint holds all of them."""
         self._engine.load(ledger.Account.__name__, self._opening)
         self._truth = ledger.Truth(self._touched)
 
@@ -132,7 +129,6 @@ def experiment(state: LargeState, sizes: Sizes, kinds: Sequence[str] = KINDS) ->
         variants=[_variant(name, state) for name in kinds],
         settings=asdict(sizes),
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 
@@ -145,33 +141,26 @@ def bars(report: Report) -> list[Bar]:
     ]
 
 
-@dataclass(slots=True)
-class _Stretch:
-    """A stretch of batches, and the newest checkpoint before it."""
-
-    batches: list[pa.Table]
-    versions: int
-
-
 def _variant(name: str, state: LargeState) -> Variant:
     worst: list[float] = []
 
-    def prepare() -> _Stretch:
+    def prepare() -> tuple[list[pa.Table], int]:
         state.checkpoint()
         if name == WHOLE:
             state.load()
         if name == CHANGED:
             filling = state.stretch()
             state.verify(filling, state.run(filling)[1], f"{name}, before")
-        return _Stretch(state.stretch(), state.versions())
+        return state.stretch(), state.versions()
 
-    def run(stretch: _Stretch) -> tuple[list[float], list[pa.Table]]:
-        return state.run(stretch.batches)
+    def run(prepared: tuple[list[pa.Table], int]) -> tuple[list[float], list[pa.Table]]:
+        return state.run(prepared[0])
 
-    def verify(stretch: _Stretch, found: tuple[list[float], list[pa.Table]]) -> None:
+    def verify(prepared: tuple[list[pa.Table], int], found: tuple[list[float], list[pa.Table]]) -> None:
+        batches, newest = prepared
         wait_for_background()
-        state.verify(stretch.batches, found[1], name)
-        written = state.versions() - stretch.versions
+        state.verify(batches, found[1], name)
+        written = state.versions() - newest
         if written != (name != NONE):
             raise AssertionError(f"{name}: {written} checkpoints were written beside the batches; take other sizes")
         worst.append(max(found[0]))
@@ -210,7 +199,7 @@ class _Unsynced(OsDisk):
         """Nothing."""
 
 
-def kept_experiment(folder: Path, sizes: KeptSizes, bar: float | None = KEPT_BAR) -> Experiment:
+def kept_experiment(folder: Path, sizes: KeptSizes) -> Experiment:
     """The declaration: the same batches with few and with many versions in the directory."""
     return Experiment(
         name="checkpoints-kept",
@@ -218,10 +207,9 @@ def kept_experiment(folder: Path, sizes: KeptSizes, bar: float | None = KEPT_BAR
         items=sizes.batches,
         item="batch",
         variants=[_kept_variant(kept, folder / f"kept-{kept}", sizes) for kept in (sizes.few, sizes.many)],
-        bars={} if bar is None else {kept_name(sizes.many): bar},
+        bars={kept_name(sizes.many): KEPT_BAR},
         settings=asdict(sizes),
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 
@@ -230,49 +218,27 @@ def kept_name(kept: int) -> str:
     return f"{kept:,} versions"
 
 
-_Process = Callable[[pa.Table], pa.Table]
-
-
 def _kept_variant(kept: int, path: Path, sizes: KeptSizes) -> Variant:
-    """Batches of one query, which goes on from round to round."""
-    opened: list[tuple[_Process, Iterator[pa.Table], ledger.Truth]] = []
-
-    def prepare() -> list[pa.Table]:
-        if not opened:
-            opened.append(_with_history(kept, path, sizes))
-        return list(itertools.islice(opened[0][1], sizes.batches))
-
-    def run(batches: list[pa.Table]) -> list[pa.Table]:
-        return [opened[0][0](events) for events in batches]
-
-    def verify(batches: list[pa.Table], outcomes: list[pa.Table]) -> None:
-        for events, found in zip(batches, outcomes, strict=True):
-            require_rows(found, opened[0][2].run(events), kept_name(kept))
+    def check() -> None:
         there = sum(name.endswith(".change") for name in open_storage(str(path)).list())
         if there < kept:
             raise AssertionError(f"{kept_name(kept)} should be kept, and {there} are there")
 
-    return Variant(kept_name(kept), prepare=prepare, run=run, verify=verify)
+    return ongoing_variant(kept_name(kept), lambda: _with_history(kept, path, sizes), check)
 
 
-def _with_history(kept: int, path: Path, sizes: KeptSizes) -> tuple[_Process, Iterator[pa.Table], ledger.Truth]:
-    """A state with a history of one event a version, as long as the longest that is kept, and the batches to come."""
+def _with_history(kept: int, path: Path, sizes: KeptSizes) -> Ongoing:
+    """A query on a state whose versions hold one event each: as many as the most that are kept."""
     generator = ledger.EventGenerator(ledger.LedgerSettings(accounts=sizes.rows, theta=0.0, seed=sizes.seed))
     opening, truth = generator.opening(), ledger.Truth(generator.opening())
-    owner, numbers = Owner("benchmark", "benchmark", process_token()), itertools.count()
-
-    def process_with(engine: VersionedEngine) -> _Process:
-        return lambda events: engine.process(
-            stream_applicant("benchmark", next(numbers)), events, order_by="ts", late="run", owner=owner
-        )
-
     program = build_program(ledger.PROGRAM)
     filling = VersionedEngine(program, LocalStorage(str(path), _Unsynced()), keep_versions=kept)
     filling.initialise({ledger.Account.__name__: opening})
-    fill = process_with(filling)
-    for _ in range(max(sizes.few, sizes.many)):
+    fill, versions = as_query(filling), max(sizes.few, sizes.many)
+    for _ in range(versions):
         events = generator.batch(1)
         fill(events)
         truth.run(events)
     engine = VersionedEngine(program, str(path), keep_versions=kept)
-    return process_with(engine), iter(lambda: generator.batch(sizes.batch_events), None), truth
+    rounds = ([generator.batch(sizes.batch_events) for _ in range(sizes.batches)] for _ in range(sizes.rounds + 1))
+    return Ongoing(as_query(engine, versions), rounds, truth)

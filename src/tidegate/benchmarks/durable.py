@@ -1,4 +1,4 @@
-"""What it costs that every call lasts: beside the disk itself, and beside memory.
+"""What durability costs: calls beside the disk itself, and batches beside memory.
 
 One transaction a call (`execute`): the other side is what a disk can do at all for one caller, a bare append:
 
@@ -15,8 +15,8 @@ other sides, and durable batches can be no faster than the slower of them:
     durable      batches that are on the disk when `run` returns
 
 After each run the live rows, and those that come back from what a kill would leave of the directory, must be the rows
-of the plain functions. Transfers from many threads come in any order; nobody runs out of money here, so they all come
-to the same rows.
+of the plain functions. Transfers from many threads run in any order; no account can be overdrawn here, so every order
+gives the same rows.
 """
 
 from __future__ import annotations
@@ -36,13 +36,7 @@ import pyarrow as pa
 import tidegate as tg
 from tidegate.benchmarks.bars import Bar
 from tidegate.benchmarks.harness import Experiment, Report, Variant
-from tidegate.benchmarks.state_folders import (
-    Template,
-    log_frames,
-    make_template,
-    require_recovered,
-    require_rows,
-)
+from tidegate.benchmarks.state_folders import Template, log_frames, make_template, require_recovered, require_rows
 from tidegate.workloads import ledger, streaming_ledger
 
 Sync = Literal["group", "always", "never"]
@@ -69,7 +63,7 @@ ALLOCATED_BYTES = 4 << 20
 # --- one transaction a call ---------------------------------------------------------------------------------------
 
 
-def execute_experiment(folder: Path, *, calls: int, seed: int, rounds: int, bar: float | None = ONE_BAR) -> Experiment:
+def execute_experiment(folder: Path, *, calls: int, seed: int) -> Experiment:
     """The declaration: `calls` transfers, from one thread and from several, beside as many appends."""
     settings = ledger.LedgerSettings(
         transfer_ratio=1.0, overdraw_ratio=0.0, theta=0.0, opening_balance=10**9, seed=seed
@@ -96,17 +90,16 @@ def execute_experiment(folder: Path, *, calls: int, seed: int, rounds: int, bar:
             *(
                 Variant(
                     name,
-                    prepare=partial(_open_copy, template, sync=sync),
+                    prepare=partial(template.open_copy, sync=sync),
                     run=partial(_call, arguments, threads),
-                    verify=partial(_verify_engine, template, {ledger.Account: truth.state()}, name),
+                    verify=partial(template.require_durable, {ledger.Account: truth.state()}, name),
                 )
                 for name, threads, sync in by_thread
             ),
         ],
-        bars={} if bar is None else {ONE: bar},
+        bars={ONE: ONE_BAR},
         settings={"calls": calls, "accounts": settings.accounts, "callers": CALLERS},
         seed=seed,
-        rounds=rounds,
     )
 
 
@@ -114,11 +107,6 @@ def execute_bar(report: Report) -> Bar:
     """How many times as many calls a second 16 callers make."""
     faster = report[ONE].seconds_median / report[MANY].seconds_median
     return Bar(f"{MANY} ÷ {ONE}, calls per second", faster, "≥", MANY_BAR)
-
-
-def _open_copy(template: Template, **options: Any) -> tuple[tg.Engine, Path]:
-    path = template.copy()
-    return template.open(path, **options), path
 
 
 def _call(arguments: Sequence[Mapping[str, int]], threads: int, prepared: tuple[tg.Engine, Path]) -> None:
@@ -135,19 +123,8 @@ def _call(arguments: Sequence[Mapping[str, int]], threads: int, prepared: tuple[
         list(pool.map(work, range(threads)))
 
 
-def _verify_engine(
-    template: Template, wanted: Mapping[type, pa.Table], what: str, prepared: tuple[tg.Engine, Path], _: Any
-) -> None:
-    engine, path = prepared
-    for table, rows in wanted.items():
-        require_rows(engine.scan(table), rows, what)
-    require_recovered(template, path, wanted, what)
-    engine.close()
-    shutil.rmtree(path)
-
-
 def _file(folder: Path, size: int) -> tuple[int, Path]:
-    """A file with room for so much that will be written."""
+    """A new file, with space allocated for `size` bytes."""
     descriptor, name = tempfile.mkstemp(dir=folder)
     if size and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
@@ -240,7 +217,7 @@ def _log_size(
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
-def batch_experiment(folder: Path, *, batches: int, events: int, seed: int, rounds: int) -> Experiment:
+def batch_experiment(folder: Path, *, batches: int, events: int, seed: int) -> Experiment:
     """The declaration: `batches` of `events` ledger events each, in memory, durable, and as bytes for the disk."""
     generator = ledger.EventGenerator(ledger.LedgerSettings(seed=seed))
     opening = generator.opening()
@@ -251,11 +228,6 @@ def batch_experiment(folder: Path, *, batches: int, events: int, seed: int, roun
     template = make_template(ledger.PROGRAM, {ledger.Account: opening}, folder)
     sizes = _frames_of(template, fed[0]) * batches  # batches of one size take the same, but for some bytes
 
-    def in_memory() -> tuple[tg.Engine, None]:
-        engine = tg.Engine(ledger.PROGRAM)
-        engine.load(ledger.Account, opening)
-        return engine, None
-
     def run(prepared: tuple[tg.Engine, Path | None]) -> list[pa.Table]:
         return [prepared[0].run(batch, order_by="ts") for batch in fed]
 
@@ -265,7 +237,7 @@ def batch_experiment(folder: Path, *, batches: int, events: int, seed: int, roun
 
     def verify_durable(prepared: tuple[tg.Engine, Path], outcomes: list[pa.Table]) -> None:
         _verify_outcomes(outcomes, wanted, DURABLE)
-        _verify_engine(template, rows, DURABLE, prepared, None)
+        template.require_durable(rows, DURABLE, prepared, outcomes)
 
     return Experiment(
         name="durable-batches",
@@ -273,27 +245,25 @@ def batch_experiment(folder: Path, *, batches: int, events: int, seed: int, roun
         items=batches,
         item="batch",
         variants=[
-            Variant(MEMORY, prepare=in_memory, run=run, verify=verify_memory),
+            Variant(MEMORY, prepare=lambda: (ledger.engine(opening), None), run=run, verify=verify_memory),
             Variant(DISK, prepare=partial(_file, folder, sum(sizes)), run=partial(_write, sizes), verify=_verify_file),
-            Variant(DURABLE, prepare=partial(_open_copy, template), run=run, verify=verify_durable),
+            Variant(DURABLE, prepare=template.open_copy, run=run, verify=verify_durable),
         ],
         settings={"batches": batches, "events": events, "log_bytes": sum(sizes), "syncs": len(sizes)},
         seed=seed,
-        rounds=rounds,
     )
 
 
 def batch_bar(report: Report) -> Bar:
     """Durable batches beside the slower of the two that they cannot beat."""
     slower = max(report[MEMORY].seconds_median, report[DISK].seconds_median)
-    return Bar(
-        "durable batches ÷ the slower of memory and disk", slower / report[DURABLE].seconds_median, "≥", BATCH_BAR
-    )
+    share = slower / report[DURABLE].seconds_median
+    return Bar("durable batches ÷ the slower of memory and disk", share, "≥", BATCH_BAR)
 
 
 def _frames_of(template: Template, batch: pa.Table) -> list[int]:
     """What the log of one batch is made of."""
-    engine, path = _open_copy(template, sync="never")
+    engine, path = template.open_copy(sync="never")
     with engine:
         engine.run(batch, order_by="ts")
         sizes = log_frames(path)

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 from rich.table import Table
@@ -58,7 +57,7 @@ class Stream:
         return sum(batch.num_rows for stretch in self.stretches for batch in stretch.batches)
 
     def wanted(self) -> Run:
-        """What every run must come to."""
+        """The right result of every run."""
         if self._wanted is None:
             for workload in self._checked:
                 verify_with_plain(workload)
@@ -109,34 +108,26 @@ def ledger_stream(*, base: LedgerSettings = MORPHSTREAM, pace: float, batches: i
     return Stream(ledgers[0], stretches, checked=[ledgers[0], ledgers[-1]])
 
 
-def experiment(
-    name: str, title: str, stream: Stream, strategies: Sequence[str], *, workers: int, rounds: int
-) -> Experiment:
-    """The declaration: serial is the reference, so every ratio is a speed-up over the whole stream."""
-    settings: Mapping[str, Any] = asdict(stream.workload.settings)
-    return Experiment(
-        name=name,
-        title=title,
-        items=stream.events,
-        item="event",
-        variants=[stream.variant(strategy, workers) for strategy in strategies],
-        settings={**settings, "workers": workers, "stretches": [stretch.name for stretch in stream.stretches]},
-        seed=stream.workload.settings.seed,
-        rounds=rounds,
-    )
-
-
 def adaptive_beside_fixed(report: Report) -> dict[str, float]:
     """For each fixed strategy, how many times as fast the adaptive one went through the whole stream."""
     adaptive = report[ADAPTIVE].seconds_median
     return {found.variant: found.seconds_median / adaptive for found in report.comparisons if found.variant != ADAPTIVE}
 
 
-def grid(stream: Stream, strategies: Sequence[str], *, workers: int, rounds: int) -> Grid:
-    """The declaration as a grid of one point, for its final."""
+def grid(stream: Stream, strategies: Sequence[str], *, workers: int) -> Grid:
+    """The declaration: a grid of one point, for its final; serial is the reference, so a ratio is a speed-up."""
 
     def make() -> Experiment:
-        return experiment("dynamic", "Dynamic ledger", stream, strategies, workers=workers, rounds=rounds)
+        settings = stream.workload.settings
+        return Experiment(
+            name="dynamic",
+            title="Dynamic ledger",
+            items=stream.events,
+            item="event",
+            variants=[stream.variant(strategy, workers) for strategy in strategies],
+            settings={**asdict(settings), "workers": workers, "stretches": [each.name for each in stream.stretches]},
+            seed=settings.seed,
+        )
 
     return Grid(
         name="dynamic",
@@ -157,11 +148,8 @@ def bar(found: PointReport) -> Bar:
 def render_stretches(stream: Stream, rounds: int) -> Table:
     """Stretch by stretch: the best fixed strategy, the adaptive one, and how they compare."""
     medians = stream.medians(rounds)
-    table = plain_table("Stretch by stretch")
-    table.add_column("stretch", no_wrap=True)
-    table.add_column("best fixed", no_wrap=True)
-    for heading in ("events/s, best", ADAPTIVE, SERIAL, "ratio"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ["events/s, best", ADAPTIVE, SERIAL, "ratio"]
+    table = plain_table("Stretch by stretch", ["stretch", "best fixed"], headings)
     fixed = [strategy for strategy in medians if strategy != ADAPTIVE]
     for number, stretch in enumerate(stream.stretches):
         events = sum(batch.num_rows for batch in stretch.batches)

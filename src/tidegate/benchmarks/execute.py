@@ -4,7 +4,7 @@
     beside a graph   the leaderboard, with a batch of votes before every hundred requests; a request adds to a row that
                      the graph writes, too
 
-What counts is the median of single calls, as whoever waits for an answer sees it. After each run the rows must hold
+What counts is the median latency of single calls, as a caller sees it. After each run the rows must hold
 what all requests and all votes came to.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +37,7 @@ def give_vote(contestant: leaderboard.Contestant) -> int:
     return contestant.votes
 
 
-def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experiment:
+def experiment(*, requests: int, votes: int, seed: int) -> Experiment:
     """The declaration: `requests` calls, and `votes` in each batch between them."""
     show = leaderboard.LeaderboardSettings(every=10**9, seed=seed)
     cast = [leaderboard.events(votes, show, start) for start in range(0, votes * (requests // BETWEEN), votes)]
@@ -48,12 +49,7 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
         return engine
 
     def run_alone(engine: tg.Engine) -> list[float]:
-        taken = []
-        for _ in range(requests):
-            began = time.perf_counter()
-            engine.execute(ledger.deposit, dst=1, amount=1)
-            taken.append(time.perf_counter() - began)
-        return taken
+        return _timed(requests, lambda: engine.execute(ledger.deposit, dst=1, amount=1))
 
     def verify_alone(engine: tg.Engine, taken: list[float]) -> None:
         _require(engine.scan(ledger.Account), "balance", requests)
@@ -67,20 +63,17 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
 
     def run_beside(prepared: tuple[tg.Engine, list[int]]) -> list[float]:
         engine, counted = prepared
-        taken = []
+        taken: list[float] = []
         for batch in batches:
             counted.append(pc.sum(engine.run(batch)["committed"]).as_py())
-            for _ in range(BETWEEN):
-                began = time.perf_counter()
-                engine.execute(give_vote, contestant=1)
-                taken.append(time.perf_counter() - began)
+            taken += _timed(BETWEEN, lambda: engine.execute(give_vote, contestant=1))
         return taken
 
     def verify_beside(prepared: tuple[tg.Engine, list[int]], taken: list[float]) -> None:
         _require(prepared[0].scan(leaderboard.Contestant), "votes", sum(prepared[1]) + len(taken))
 
     def as_if_all(taken: list[float]) -> float:
-        return statistics.median(taken) * requests  # a run's time, if every call took what the one in the middle took
+        return statistics.median(taken) * requests  # the time of a run in which every call takes the median
 
     return Experiment(
         name="execute",
@@ -93,21 +86,26 @@ def experiment(*, requests: int, votes: int, seed: int, rounds: int) -> Experime
         ],
         settings={"requests": requests, "votes": votes},
         seed=seed,
-        rounds=rounds,
     )
+
+
+def _timed(calls: int, call: Callable[[], object]) -> list[float]:
+    """The seconds of each of several calls."""
+    taken = []
+    for _ in range(calls):
+        began = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - began)
+    return taken
 
 
 def _require(rows: pa.Table, column: str, wanted: int) -> None:
     found = pc.sum(rows[column]).as_py()
     if found != wanted:
-        raise AssertionError(f"the requests came to {found} in {column!r}, not to {wanted}")
+        raise AssertionError(f"the sum of {column!r} is {found} after all requests, and not {wanted}")
 
 
 def bars(report: Report) -> list[Bar]:
     """The median of each way, in microseconds."""
-    return [
-        Bar(
-            f"execute, {found.variant}: median in µs", found.seconds_median / report.experiment.items * 1e6, "≤", BAR_US
-        )
-        for found in report.comparisons
-    ]
+    names = [found.variant for found in report.comparisons]
+    return [Bar(f"execute, {name}: median in µs", 1e6 / report.items_per_second(name), "≤", BAR_US) for name in names]

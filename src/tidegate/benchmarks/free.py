@@ -1,8 +1,8 @@
 """What the adaptive strategy costs where there is nothing to gain: functions that take no time.
 
 One worker runs them best, one by one. The adaptive strategy must find that out and then keep out of the way, on
-every workload of the grid whose functions are free (`strategies.cells`). What it loses is a few hundredths, less than
-a machine's speed changes from one moment to the next. So the engines take turns with each batch, and what counts is
+every workload of the grid whose functions are free (`strategies.cells`). It loses a few percent, less than a
+machine's speed changes from one moment to the next. So the engines take turns with each batch, and what counts is
 the sum of many batches, those included in which the adaptive strategy looked:
 
     batch 0    serial    adaptive
@@ -34,7 +34,7 @@ WARM_BATCHES = 16
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the batches of one workload came to."""
+    """How long the batches of one workload took."""
 
     label: str
     workload: Workload
@@ -79,7 +79,7 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     on_batch: Callable[[], None] = lambda: None,
 ) -> Found:
-    """Run so many batches of a workload by both, in turns."""
+    """Run `batches` batches of a workload by both strategies, in turns."""
     workload = cell.make(pace)
     verify_with_plain(workload)
     engines = {strategy: workload.engine(strategy, workers) for strategy in (SERIAL, ADAPTIVE)}

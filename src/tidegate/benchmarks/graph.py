@@ -8,11 +8,11 @@ the price of a schedule before it has gained anything:
             measured
 
 One worker runs the four published applications with functions that take no time, each batch with one fixed decision.
-The engine tells what building the graph took; looking up keys, running and the outcomes are not in it. Bytes are those
-of the graph's arrays, without what running adds to them and without the versions of rows.
+The engine reports how long building the graph took, without looking up keys, running, and making outcomes. Bytes are
+those of the graph's arrays, without what running adds to them and without the versions of rows.
 
-An operation is the write of one row, as in the literature. (The compiler runs a list of rows as one piece; here it
-counts as many as it has rows.) Outcomes and rows of every batch are compared with a serial engine, as everywhere.
+An operation is the write of one row, as in the literature. (The compiler runs a list of rows as one operation; here
+every row of it counts.) Outcomes and rows of every batch are compared with a serial engine, as everywhere.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Construction:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.built: list[Built] = []
-        """Of every batch that was verified, those that only warmed up included."""
+        """Of every batch that was verified."""
 
     def variant(self) -> Variant:
         """A batch in each round; its seconds are those of the construction alone."""
@@ -79,31 +79,23 @@ class Construction:
 
         return replace(whole, run=run, verify=verify, seconds=lambda result: result[1].seconds)
 
-    def result(self, rounds: int) -> Result:
-        """What the last `rounds` batches came to."""
-        return Result(self.workload, tuple(self.built[-rounds:]))
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The graphs of one workload that count."""
-
-    workload: Workload
-    built: tuple[Built, ...]
+    def leave_out_warm_up(self, rounds: int) -> None:
+        """Keep the graphs of the last `rounds` batches: those before only warmed up."""
+        del self.built[:-rounds]
 
     @property
     def operations_per_second(self) -> float:
-        """The middle of the batches."""
+        """The median of the batches."""
         return statistics.median(each.operations / each.seconds for each in self.built)
 
     @property
     def bytes_per_operation(self) -> float:
-        """The middle of the batches."""
+        """The median of the batches."""
         return statistics.median(each.graph_bytes / each.operations for each in self.built)
 
     @property
     def operations(self) -> float:
-        """Operations of a batch."""
+        """Operations of a batch, at the median."""
         return statistics.median(each.operations for each in self.built)
 
     def bars(self) -> tuple[Bar, Bar]:
@@ -128,7 +120,7 @@ def constructions(*, batch_events: int, seed: int, keys: int | None = None) -> l
     return [Construction(workload) for workload in workloads]
 
 
-def experiment(measured: Sequence[Construction], *, rounds: int) -> Experiment:
+def experiment(measured: Sequence[Construction]) -> Experiment:
     """The declaration: the applications take turns, a batch each."""
     settings = measured[0].workload.settings
     return Experiment(
@@ -138,18 +130,14 @@ def experiment(measured: Sequence[Construction], *, rounds: int) -> Experiment:
         item="batch",
         variants=[each.variant() for each in measured],
         seed=settings.seed,
-        rounds=rounds,
     )
 
 
-def render(title: str, results: Sequence[Result], *, with_bars: bool) -> Table:
+def render(title: str, results: Sequence[Construction], *, with_bars: bool) -> Table:
     """One line for each application."""
-    table = plain_table(title)
     median = f"median of {len(results[0].built)} batches, every batch verified"
-    table.caption = f"operations of a batch, of a second, and the bytes of each; {STRATEGY}, {median}"
-    table.add_column("workload", no_wrap=True)
-    for heading in ("per batch", "operations/s", "bar", "bytes each", "bar"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    caption = f"operations of a batch, of a second, and the bytes of each; {STRATEGY}, {median}"
+    table = plain_table(title, ["workload"], ["per batch", "operations/s", "bar", "bytes each", "bar"], caption)
     for found in results:
         speed, size = found.bars()
         passed = speed.passed and size.passed
@@ -165,7 +153,7 @@ def render(title: str, results: Sequence[Result], *, with_bars: bool) -> Table:
     return table
 
 
-def records(results: Sequence[Result]) -> list[dict[str, Any]]:
+def records(results: Sequence[Construction]) -> list[dict[str, Any]]:
     """One JSON-ready record for each application."""
     return [
         record(

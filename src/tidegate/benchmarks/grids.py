@@ -62,7 +62,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class PointReport:
-    """What a point came to: all variants, and the final between the contender and the best."""
+    """The result of a point: all variants, and the final between the contender and the best."""
 
     point: Point
     report: Report
@@ -112,37 +112,34 @@ def measure_grid(
     clock: Callable[[], float] = time.perf_counter,
     on_round: Callable[[Point, int, int], None] = lambda point, done, total: None,
     on_point: Callable[[PointReport], None] = lambda found: None,
+    rounds: int | None = None,
     seconds_max: float | None = None,
 ) -> GridReport:
-    """Measure all points, one after the other; `seconds_max` are shared out among those that are left."""
+    """Measure all points in turn: `rounds` of each, unless its experiment decides; they share `seconds_max`."""
     if not grid.points:
         raise ValueError(f"grid {grid.name!r} has no points")
     ends = None if seconds_max is None else clock() + seconds_max
     found = []
     for number, point in enumerate(grid.points):
         left = None if ends is None else max(0.0, ends - clock()) / (len(grid.points) - number)
-        found.append(_measure_point(grid, point, clock, functools.partial(on_round, point), left))
+        half = None if left is None else left / 2  # the final takes the other half
+        run = functools.partial(measure, clock=clock, on_round=functools.partial(on_round, point), seconds_max=half)
+        experiment = point.experiment()
+        experiment = replace(experiment, rounds=experiment.rounds if rounds is None else rounds)
+        found.append(_measure_point(grid, point, experiment, run))
         on_point(found[-1])
     return GridReport(grid, tuple(found))
 
 
-def _measure_point(
-    grid: Grid,
-    point: Point,
-    clock: Callable[[], float],
-    on_round: Callable[[int, int], None],
-    seconds: float | None,
-) -> PointReport:
-    experiment = point.experiment()
-    half = None if seconds is None else seconds / 2
-    report = measure(experiment, clock=clock, on_round=on_round, seconds_max=half)
+def _measure_point(grid: Grid, point: Point, experiment: Experiment, run: Callable[..., Report]) -> PointReport:
+    report = run(experiment)
     others = [found for found in report.comparisons if found.variant != grid.contender]
     if not others or len(others) == len(report.comparisons):
         raise ValueError(f"grid {grid.name!r}: {grid.contender!r} and others to compare it with are required")
     fastest = sorted(others, key=lambda found: found.seconds_median)[: grid.finalists]
     names = {grid.contender, *(found.variant for found in fastest)}
     variants = [variant for variant in experiment.variants if variant.name in names]
-    final = measure(
+    final = run(
         replace(
             experiment,
             name=f"{experiment.name}-final",
@@ -151,9 +148,6 @@ def _measure_point(
             bars={},
             rounds=FINAL_ROUNDS * experiment.rounds,
         ),
-        clock=clock,
-        on_round=on_round,
-        seconds_max=half,
         rounds_min=FINAL_ROUNDS_MIN,
     )
     return PointReport(point, report, final, grid.contender)
@@ -162,15 +156,14 @@ def _measure_point(
 def render_grid(report: GridReport) -> Table:
     """The grid as a table: one line for each point, then the sum of it."""
     grid = report.grid
-    table = plain_table(grid.title)
-    table.caption = (
+    table = plain_table(
+        grid.title,
+        ["point", "best", f"{grid.contender} ran"],
+        ["items/s, best", grid.contender, "ratio"],
         f"{grid.contender}: at least {grid.bar:g} of the best at {report.share_reached:.0%} of {len(report.points)} "
-        f"points; worst {report.worst.ratio:.2f} ({report.worst.point.label})"
+        f"points; worst {report.worst.ratio:.2f} ({report.worst.point.label})",
     )
-    for heading in ("point", "best", f"{grid.contender} ran"):
-        table.add_column(heading, no_wrap=heading != "point")
-    for heading in ("items/s, best", grid.contender, "ratio"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.columns[0].no_wrap = False
     for found in report.points:
         contender, items = found.final[grid.contender], found.report.experiment.items
         table.add_row(
@@ -186,7 +179,7 @@ def render_grid(report: GridReport) -> Table:
 
 
 def point_records(grid: Grid, found: PointReport) -> list[dict[str, Any]]:
-    """JSON-ready records of a point: one for each variant, then what the contender came to."""
+    """JSON-ready records of a point: one for each variant, then how the contender compares."""
     experiment = found.report.experiment
     verdict = record(
         f"{grid.name}-point",

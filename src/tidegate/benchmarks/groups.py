@@ -27,20 +27,13 @@ BAR = 1.0
 
 
 def grid(
-    strategies: Sequence[str],
-    *,
-    hot: TollSettings,
-    calm: TollSettings,
-    pace: float,
-    workers: int,
-    rounds: int,
-    batches: int = 1,
+    strategies: Sequence[str], *, hot: TollSettings, calm: TollSettings, pace: float, workers: int, batches: int = 1
 ) -> Grid:
     """The declaration: a grid of one point, for its final."""
 
     def make() -> Experiment:
         workload = TwoGroups(hot, calm, pace)
-        declared = contest_experiment("groups", workload, strategies, workers=workers, rounds=rounds, batches=batches)
+        declared = contest_experiment("groups", workload, strategies, workers=workers, batches=batches)
         settings = {"workload": workload.name, "workers": workers, "hot": asdict(hot), "calm": asdict(calm)}
         return replace(declared, title=f"Two groups of tolls, {workers} workers", settings=settings)
 

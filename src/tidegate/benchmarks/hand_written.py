@@ -57,18 +57,23 @@ class HandWrittenLedger:
         return ledger
 
     def run(self, events: pa.Table) -> pa.Table:
-        """Run the events in the order in which they stand; gives them with their outcomes."""
+        """Run the events in the order of the table; returns them with their outcomes."""
         count = events.num_rows
         names = events["transaction"].chunk(0)
         offsets = np.frombuffer(names.buffers()[1], np.int32)[names.offset : names.offset + count + 1]
-        outcomes = _Outcomes.empty(count)
+        buffers = (
+            np.empty((count + 7) // 8, np.uint8),  # committed, as bits
+            np.empty(count, np.int64),  # results
+            np.empty(count + 1, np.int32),  # where reasons begin
+            np.empty(count, np.uint8),  # the reason of each abort
+        )
         aborts = _run(
             (offsets, np.frombuffer(names.buffers()[2], np.uint8)),
             (*_integers(events, "src", "dst", "amount"), _validity(events["src"].chunk(0))),
             (self.index, self.keys, self.balances, self.rows),
-            (outcomes.committed, outcomes.result, outcomes.reason_offsets, outcomes.reason_codes),
+            buffers,
         )
-        return outcomes.add_to(events, aborts)
+        return _with_outcomes(events, buffers, aborts)
 
     def state(self) -> pa.Table:
         """The accounts, sorted by key."""
@@ -87,47 +92,28 @@ class HandWrittenLedger:
         return is_transfer, rows[0], rows[1], amount
 
     def run_resolved(self, resolved: tuple[Any, ...]) -> tuple[npt.NDArray[np.bool_], Integers]:
-        """Run events whose rows are known; gives committed and result as plain arrays."""
+        """Run events whose rows are known; returns committed and result as plain arrays."""
         committed, result = np.empty(len(resolved[0]), np.bool_), np.empty(len(resolved[0]), np.int64)
         is_transfer, sources, targets, amounts = resolved
         _run_resolved(is_transfer, sources, targets, amounts, self.balances, committed, result)
         return committed, result
 
 
-@dataclass(slots=True)
-class _Outcomes:
-    """The buffers of the three outcome columns while they are filled."""
-
-    committed: Bytes
-    result: Integers
-    reason_offsets: npt.NDArray[np.int32]
-    reason_codes: Bytes
-
-    @classmethod
-    def empty(cls, count: int) -> _Outcomes:
-        return cls(
-            np.empty((count + 7) // 8, np.uint8),
-            np.empty(count, np.int64),
-            np.empty(count + 1, np.int32),
-            np.empty(count, np.uint8),
-        )
-
-    def add_to(self, events: pa.Table, aborts: int) -> pa.Table:
-        count = events.num_rows
-        text = np.empty(int(self.reason_offsets[count]), np.uint8)
-        _write_reasons(self.reason_codes[:aborts], _REASON_BYTES, _REASON_STARTS, text)
-        committed = pa.py_buffer(self.committed)
-        aborted = pa.py_buffer(~self.committed)
-        offsets, texts = pa.py_buffer(self.reason_offsets), pa.py_buffer(text)
-        results = [committed, pa.py_buffer(self.result)]
-        columns = {
-            "committed": pa.BooleanArray.from_buffers(pa.bool_(), count, [None, committed], null_count=0),
-            "reason": pa.StringArray.from_buffers(count, offsets, texts, aborted, null_count=count - aborts),
-            "result": pa.Int64Array.from_buffers(pa.int64(), count, results, null_count=aborts),
-        }
-        for name, column in columns.items():
-            events = events.append_column(name, column)
-        return events
+def _with_outcomes(events: pa.Table, buffers: tuple[Any, ...], aborts: int) -> pa.Table:
+    """The events with the three outcome columns, whose buffers are filled."""
+    committed, result, reason_offsets, reason_codes = buffers
+    count = events.num_rows
+    text = np.empty(int(reason_offsets[count]), np.uint8)
+    _write_reasons(reason_codes[:aborts], _REASON_BYTES, _REASON_STARTS, text)
+    yes, no, numbers, offsets, texts = map(pa.py_buffer, (committed, ~committed, result, reason_offsets, text))
+    columns = {
+        "committed": pa.BooleanArray.from_buffers(pa.bool_(), count, [None, yes], null_count=0),
+        "reason": pa.StringArray.from_buffers(count, offsets, texts, no, null_count=count - aborts),
+        "result": pa.Int64Array.from_buffers(pa.int64(), count, [yes, numbers], null_count=aborts),
+    }
+    for name, column in columns.items():
+        events = events.append_column(name, column)
+    return events
 
 
 _REASON_BYTES = np.frombuffer("".join(REASONS).encode(), np.uint8)
@@ -135,7 +121,7 @@ _REASON_STARTS = np.cumsum([0, *map(len, REASONS)]).astype(np.int64)
 
 
 def _integers(table: pa.Table, *names: str) -> list[Integers]:
-    """Columns as arrays without a copy; what stands where a value is null has no meaning."""
+    """Columns as arrays without a copy; the number at the place of a null has no meaning."""
     arrays = []
     for name in names:
         column = table[name].combine_chunks() if table[name].num_chunks != 1 else table[name].chunk(0)
@@ -214,7 +200,7 @@ def _transfer(balances: Integers, source_row: int, target_row: int, same: bool, 
 def _run(
     names: tuple[Any, ...], columns: tuple[Any, ...], ledger: tuple[Any, ...], outcomes_out: tuple[Any, ...]
 ) -> int:
-    """Run all events; gives the number of aborts, whose codes stand at the front of the codes."""
+    """Run all events; returns the number of aborts; their codes are the first in the array of codes."""
     offsets, text = names
     sources, targets, amounts, source_valid = columns
     index, keys, balances, rows = ledger
@@ -267,12 +253,7 @@ def _run(
 
 
 @kernel
-def _write_reasons(
-    codes: Bytes,
-    texts: Bytes,
-    starts: Integers,
-    text_out: Bytes,
-) -> None:
+def _write_reasons(codes: Bytes, texts: Bytes, starts: Integers, text_out: Bytes) -> None:
     end = 0
     for code in codes:
         for i in range(starts[code], starts[code + 1]):

@@ -37,7 +37,6 @@ from typing import Any
 
 import psutil
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 
@@ -69,7 +68,8 @@ class Experiment:
     """The smallest ratio to the reference that a variant must reach."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    rounds: int = 7
+    rounds: int = 1
+    """How many rounds count; the command that measures it says how many."""
 
     @property
     def item_plural(self) -> str:
@@ -79,7 +79,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the rounds of one variant came to, beside the reference's."""
+    """The times of one variant, and how they compare with the reference's."""
 
     variant: str
     seconds: tuple[float, ...]
@@ -91,7 +91,7 @@ class Comparison:
 
     @property
     def seconds_median(self) -> float:
-        """The middle of the rounds."""
+        """The median of the rounds."""
         return statistics.median(self.seconds)
 
     @property
@@ -102,7 +102,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An experiment and the comparisons it came to, in the order of its variants.
+    """An experiment and the comparisons that it gave, in the order of its variants.
 
     Of the variants only the names are kept: engines, tables and events of a grid's points would not fit in memory.
     """
@@ -118,6 +118,10 @@ class Report:
     def __getitem__(self, variant: str) -> Comparison:
         return next(comparison for comparison in self.comparisons if comparison.variant == variant)
 
+    def items_per_second(self, variant: str) -> float:
+        """The speed of a variant, at the median of its rounds."""
+        return self.experiment.items / self[variant].seconds_median
+
 
 def measure(
     experiment: Experiment,
@@ -129,7 +133,7 @@ def measure(
 ) -> Report:
     """Run all variants in turn for one round that is not counted and `rounds` that are.
 
-    With `seconds_max` no round begins after so many seconds, but for `rounds_min` that count.
+    After `seconds_max` seconds no further round begins, except for the first `rounds_min` that count.
     """
     started = clock()
     seconds: dict[str, list[float]] = {variant.name: [] for variant in experiment.variants}
@@ -150,14 +154,13 @@ def measure(
         _compare(variant, seconds[variant.name], reference, experiment.bars.get(variant.name))
         for variant in experiment.variants
     )
-    return Report(replace(experiment, variants=[_named(variant) for variant in experiment.variants]), comparisons)
+    return Report(replace(experiment, variants=[_named(name) for name in seconds]), comparisons)
 
 
-def _named(variant: Variant) -> Variant:
+def _named(name: str) -> Variant:
     def refuse(prepared: Any) -> Any:
         raise AssertionError(f"{name!r} was measured, and a report keeps its name only")
 
-    name = variant.name
     return Variant(name, run=refuse)
 
 
@@ -176,10 +179,14 @@ def _compare(variant: Variant, taken: list[float], reference: list[float], bar: 
     return Comparison(variant.name, tuple(taken), ratio, min(ratios), max(ratios), bar, variant.note())
 
 
-def plain_table(title: str) -> Table:
-    """An empty table in the style of all reports."""
-    table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
+def plain_table(title: str, left: Sequence[str], right: Sequence[str], caption: str | None = None) -> Table:
+    """An empty table in the style of all reports: columns of text, then columns of numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
     table.box, table.pad_edge, table.padding = box.SIMPLE_HEAD, False, (0, 1, 0, 0)
+    for heading in left:
+        table.add_column(heading, no_wrap=True)
+    for heading in right:
+        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 
@@ -187,20 +194,13 @@ def render(report: Report) -> Table:
     """The report as a table for a terminal."""
     experiment = report.experiment
     reference = experiment.variants[0].name
-    table = plain_table(experiment.title)
-    table.caption = (
+    table = plain_table(
+        experiment.title,
+        ["variant"],
+        [f"per {experiment.item}", f"{experiment.item_plural}/s", "ratio", "spread", "bar"],
         f"{experiment.items:,} {experiment.item_plural} a run, median of {experiment.rounds} interleaved "
-        f"rounds, every run verified; ratio: speed beside {reference!r}"
+        f"rounds, every run verified; ratio: speed beside {reference!r}",
     )
-    table.add_column("variant", no_wrap=True)
-    for heading in (
-        f"per {experiment.item}",
-        f"{experiment.item_plural}/s",
-        "ratio",
-        "spread",
-        "bar",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
     for comparison in report.comparisons:
         each = comparison.seconds_median / experiment.items
         bar = "" if comparison.bar is None else f"≥ {comparison.bar:g} {'✓' if comparison.passed else '✗'}"
@@ -269,30 +269,18 @@ def append(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def show(report: Report, console: Console, output: Path | None) -> bool:
-    """Print a report, write its records, and tell whether all bars were reached."""
-    console.print(render(report))
-    if output is not None:
-        append(output, records(report))
-        console.print(f"results added to {output}\n", style="dim", highlight=False)
-    return report.passed
-
-
 @functools.cache
 def commit() -> str | None:
     """The commit of the sources that run, marked if they were changed since; None outside a clone."""
-    git = ["git", "-C", os.path.dirname(os.path.abspath(__file__))]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", os.path.dirname(os.path.abspath(__file__)), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
 
 
 @functools.cache

@@ -26,7 +26,7 @@ SPEED_BAR = 100_000
 """Batches of one vote a second, on one core."""
 
 
-def experiment(settings: show.LeaderboardSettings, *, votes: int, rounds: int, bar: float | None = BAR) -> Experiment:
+def experiment(settings: show.LeaderboardSettings, *, votes: int) -> Experiment:
     """The declaration: the same votes through a client and through the graph."""
     events = show.events(votes, settings)
     wanted: list[list[Any]] = []
@@ -64,13 +64,11 @@ def experiment(settings: show.LeaderboardSettings, *, votes: int, rounds: int, b
                 prepare=lambda: show.engine(settings),
                 run=by_graph,
                 verify=lambda engine, found: check(
-                    engine,
-                    list(zip(*(found[n].to_pylist() for n in ("committed", "reason", "result")), strict=True)),
+                    engine, list(zip(*(found[n].to_pylist() for n in ("committed", "reason", "result")), strict=True))
                 ),
             ),
         ],
-        bars={} if bar is None else {GRAPH: bar},
+        bars={GRAPH: BAR},
         settings={"votes": votes, **asdict(settings)},
         seed=settings.seed,
-        rounds=rounds,
     )

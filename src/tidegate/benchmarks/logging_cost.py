@@ -14,19 +14,15 @@ those that come back from what a kill would leave of the directory, must be what
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 import tidegate as tg
 from tidegate.benchmarks.harness import Experiment, Variant
-from tidegate.benchmarks.state_folders import Template, make_template, require_recovered, require_rows
-from tidegate.workloads.chains import chain_events, load_chain
+from tidegate.benchmarks.state_folders import make_template
+from tidegate.workloads.chains import chain_events, chain_rows, load_chain
 
 Recovery = Literal["strong", "weak"]
 Sync = Literal["always", "group"]
@@ -42,27 +38,14 @@ def variant_name(recovery: Recovery, sync: Sync) -> str:
     return f"{recovery}, {sync}"
 
 
-def chain_rows(length: int, events: pa.Table) -> pa.Table:
-    """What a chain's counters come to when these tuples went through it."""
-    count, total = events.num_rows, pc.sum(events["value"]).as_py()
-    steps = range(1, length + 1)
-    return pa.table(
-        {"id": [*steps], "count": [count] * length, "total": [total + (step - 1) * count for step in steps]}
-    )
-
-
 def experiment(
-    length: int, folder: Path, *, tuples: int, clients: int, seed: int, rounds: int, bar: float | None = None
+    length: int, folder: Path, *, tuples: int, clients: int, seed: int, bar: float | None = None
 ) -> Experiment:
     """The declaration: one length, two recoveries, with and without group commit; `tuples` go through the chain."""
     events, module = chain_events(tuples, seed), load_chain(length)
     singles = [events.slice(place, 1) for place in range(tuples)]
     template = make_template([module.graph], {}, folder)
     wanted = {module.Counter: chain_rows(length, events)}
-
-    def prepare(recovery: Recovery, sync: Sync) -> tuple[tg.Engine, Path]:
-        path = template.copy()
-        return template.open(path, recovery=recovery, sync=sync), path
 
     def run(prepared: tuple[tg.Engine, Path]) -> None:
         def feed(first: int) -> None:
@@ -80,9 +63,9 @@ def experiment(
         variants=[
             Variant(
                 variant_name(recovery, sync),
-                prepare=partial(prepare, recovery, sync),
+                prepare=partial(template.open_copy, recovery=recovery, sync=sync),
                 run=run,
-                verify=partial(_verify, template, wanted, variant_name(recovery, sync)),
+                verify=partial(template.require_durable, wanted, variant_name(recovery, sync)),
             )
             for sync in ("always", "group")
             for recovery in RECOVERIES
@@ -90,16 +73,4 @@ def experiment(
         bars={} if bar is None else {variant_name("weak", "always"): bar},
         settings={"length": length, "tuples": tuples, "clients": clients},
         seed=seed,
-        rounds=rounds,
     )
-
-
-def _verify(
-    template: Template, wanted: dict[type, pa.Table], what: str, prepared: tuple[tg.Engine, Path], _: None
-) -> None:
-    engine, path = prepared
-    for table, rows in wanted.items():
-        require_rows(engine.scan(table), rows, what)
-    require_recovered(template, path, wanted, what)
-    engine.close()
-    shutil.rmtree(path)

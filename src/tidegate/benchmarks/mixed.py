@@ -8,7 +8,6 @@ Every run is compared with plain Python.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import tidegate as tg
@@ -25,9 +24,7 @@ WARM_UP = 6
 """Batches after which the adaptive strategy knows the program."""
 
 
-def experiment(
-    *, events: int, cost_us: float, pace: float, workers: int, seed: int, rounds: int, bar: float | None
-) -> Experiment:
+def experiment(*, events: int, cost_us: float, pace: float, workers: int, seed: int) -> Experiment:
     """The declaration: two ways to run the same batches."""
     work, accounts = round(cost_us * pace), 20_000
     sizes = [max(events // 8, 1)] * WARM_UP + [events]
@@ -49,11 +46,15 @@ def experiment(
     def verify(engine: tg.Engine, _: Any) -> None:
         found = [[tuple(row.values()) for row in engine.scan(table).to_pylist()] for table in mixed.TABLES]
         if found != wanted:
-            raise AssertionError("the mixed program did not come to what plain Python came to")
+            raise AssertionError("the mixed program: the rows differ from those of plain Python")
 
     def variant(strategy: Strategy, threads: int) -> Variant:
-        run = partial(_run, batches[-1])
-        return Variant(str(strategy), prepare=partial(prepare, strategy, threads), run=run, verify=verify)
+        return Variant(
+            str(strategy),
+            prepare=lambda: prepare(strategy, threads),
+            run=lambda engine: engine.run(batches[-1]),
+            verify=verify,
+        )
 
     return Experiment(
         name="mixed",
@@ -61,12 +62,7 @@ def experiment(
         items=events,
         item="event",
         variants=[variant(SERIAL, 1), variant(ADAPTIVE, workers)],
-        bars={} if bar is None or cost_us < 10 else {ADAPTIVE: bar},
+        bars={} if cost_us < 10 else {ADAPTIVE: BAR},
         settings={"events": events, "cost_us": cost_us, "workers": workers},
         seed=seed,
-        rounds=rounds,
     )
-
-
-def _run(batch: Any, engine: tg.Engine) -> None:
-    engine.run(batch)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from tidegate.benchmarks.charts import new_figure, save
 from tidegate.benchmarks.dynamic import Stream
 from tidegate.benchmarks.grids import GridReport, PointReport
 from tidegate.benchmarks.scaling import BOUND
@@ -55,18 +55,23 @@ def colour(strategy: str) -> str:
     return FAMILIES[family(strategy)]
 
 
+def _style(strategy: str) -> dict[str, Any]:
+    """How the line of a strategy is drawn: the adaptive one in front, most fixed ones faint."""
+    style = {"linewidth": 2.6, "zorder": 4} if strategy == ADAPTIVE else {"linewidth": 1.0, "zorder": 2}
+    return {**style, "color": colour(strategy), "alpha": 1.0 if strategy in (ADAPTIVE, SERIAL) else 0.65}
+
+
 def plot_grid(report: GridReport, file: Path) -> None:
     """How close adaptive comes to the best fixed strategy, and how far the fixed ones are from it."""
-    figure = _figure(13.0, 5.6)
+    title = (
+        f"{report.grid.title}: at least {report.grid.bar:g} of the best at {report.share_reached:.0%} of "
+        f"{len(report.points)} workloads, worst {report.worst.ratio:.2f}"
+    )
+    figure = new_figure(title, 13.0, 5.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1.0])
     _plot_points(left, report)
     _plot_profile(right, [found.shares() for found in report.points], report.grid.bar)
-    figure.suptitle(
-        f"{report.grid.title}: at least {report.grid.bar:g} of the best at {report.share_reached:.0%} of "
-        f"{len(report.points)} workloads, worst {report.worst.ratio:.2f}",
-        x=0.01, ha="left", fontsize=12, weight="bold",
-    )  # fmt: skip
-    _save(figure, file)
+    save(figure, file, "y")
 
 
 def _plot_points(axes: Axes, report: GridReport) -> None:
@@ -97,11 +102,7 @@ def _plot_profile(axes: Axes, shares: Sequence[Mapping[str, float]], bar: float)
     for strategy in reversed(list(shares[0])):
         ratios = sorted(min(1.0, found[strategy]) for found in shares)
         above = [1.0 - place / len(ratios) for place in range(len(ratios))]
-        axes.step(
-            [0.0, *ratios, 1.0], [1.0, *above, above[-1]], where="pre", color=colour(strategy),
-            linewidth=2.6 if strategy == ADAPTIVE else 1.0, alpha=1.0 if strategy in (ADAPTIVE, SERIAL) else 0.65,
-            zorder=4 if strategy == ADAPTIVE else 2,
-        )  # fmt: skip
+        axes.step([0.0, *ratios, 1.0], [1.0, *above, above[-1]], where="pre", **_style(strategy))
     axes.axvline(bar, color=GREY, linewidth=1, linestyle="--")
     axes.set_xlim(0, 1.0)
     axes.set_ylim(0, 1.03)
@@ -113,7 +114,7 @@ def _plot_profile(axes: Axes, shares: Sequence[Mapping[str, float]], bar: float)
 
 def plot_scaling(curves: Mapping[str, Mapping[int, float]], title: str, file: Path) -> None:
     """Events a second by workers."""
-    figure = _figure(9.0, 5.6)
+    figure = new_figure(title, 9.0, 5.6)
     axes = figure.subplots()
     bound = curves[BOUND]
     counts = sorted(bound)
@@ -125,11 +126,7 @@ def plot_scaling(curves: Mapping[str, Mapping[int, float]], title: str, file: Pa
         if strategy in (BOUND, SERIAL):
             continue
         places = sorted(speeds)
-        axes.plot(
-            places, [speeds[place] for place in places], color=colour(strategy), marker="o", markersize=4,
-            linewidth=2.6 if strategy == ADAPTIVE else 1.1, alpha=1.0 if strategy == ADAPTIVE else 0.7,
-            zorder=4 if strategy == ADAPTIVE else 2,
-        )  # fmt: skip
+        axes.plot(places, [speeds[place] for place in places], marker="o", markersize=4, **_style(strategy))
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.set_ylim(0, None)
     axes.set_xlabel("workers")
@@ -140,23 +137,19 @@ def plot_scaling(curves: Mapping[str, Mapping[int, float]], title: str, file: Pa
         "workers × serial": Line2D([], [], color=GREY, linewidth=0.8, linestyle=":"),
     }
     _families_legend(axes, [name for name in curves if name != BOUND], "upper left", lines)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, weight="bold")
-    _save(figure, file)
+    save(figure, file, "y")
 
 
 def plot_dynamic(stream: Stream, rounds: int, slowdowns: Mapping[str, Mapping[str, float]], file: Path) -> None:
     """Phase by phase, and each whole stream: `slowdowns` has the time of each fixed strategy ÷ adaptive's."""
-    figure = _figure(14.0, 6.0)
+    figure = new_figure("A stream whose character changes", 14.0, 6.0)
     left, right = figure.subplots(1, 2, width_ratios=[1.5, 1.0])
     medians = stream.medians(rounds)
     events = [sum(batch.num_rows for batch in stretch.batches) for stretch in stream.stretches]
     places = range(len(events))
     for strategy, seconds in medians.items():
-        left.plot(
-            places, [count / taken for count, taken in zip(events, seconds, strict=True)], color=colour(strategy),
-            linewidth=2.6 if strategy == ADAPTIVE else 1.0, alpha=1.0 if strategy in (ADAPTIVE, SERIAL) else 0.6,
-            zorder=4 if strategy == ADAPTIVE else 2, marker="o" if strategy == ADAPTIVE else None, markersize=4,
-        )  # fmt: skip
+        speeds = [count / taken for count, taken in zip(events, seconds, strict=True)]
+        left.plot(places, speeds, marker="o" if strategy == ADAPTIVE else None, markersize=4, **_style(strategy))
     left.set_xticks(list(places), [stretch.name for stretch in stream.stretches], rotation=40, ha="right", fontsize=8.5)
     fastest = max(count / seconds[place] for seconds in medians.values() for place, count in enumerate(events))
     left.set_ylim(0, 1.2 * fastest)  # room for the legend
@@ -164,8 +157,7 @@ def plot_dynamic(stream: Stream, rounds: int, slowdowns: Mapping[str, Mapping[st
     left.yaxis.set_major_formatter(FuncFormatter(_thousands))
     _families_legend(left, medians, "upper right", columns=5)
     _plot_slowdowns(right, slowdowns)
-    figure.suptitle("A stream whose character changes", x=0.01, ha="left", fontsize=12, weight="bold")
-    _save(figure, file)
+    save(figure, file, "y")
 
 
 def _plot_slowdowns(axes: Axes, slowdowns: Mapping[str, Mapping[str, float]]) -> None:
@@ -191,12 +183,13 @@ def _plot_slowdowns(axes: Axes, slowdowns: Mapping[str, Mapping[str, float]]) ->
 
 
 def plot_groups(found: PointReport, file: Path) -> None:
-    """Events a second of every strategy, the slowest first; the title has what the final came to."""
-    figure = _figure(11.0, 5.6)
-    axes = figure.subplots()
+    """Events a second of every strategy, the slowest first; the title says how the final ended."""
     experiment = found.report.experiment
+    result = f"{found.contender} ({found.final[found.contender].note}) has {found.ratio:.2f} times the speed of"
+    figure = new_figure(f"{experiment.title}\n{result} {found.best.variant}", 11.0, 5.6)
+    axes = figure.subplots()
     ranked = sorted(found.report.comparisons, key=lambda each: each.seconds_median, reverse=True)
-    speeds = [experiment.items / each.seconds_median for each in ranked]
+    speeds = [found.report.items_per_second(each.variant) for each in ranked]
     places = range(len(ranked))
     drawn = axes.bar(places, speeds, color=[colour(each.variant) for each in ranked], width=0.72, zorder=3)
     axes.bar_label(drawn, [_short(speed) for speed in speeds], fontsize=8, color=GREY, padding=2)
@@ -205,20 +198,11 @@ def plot_groups(found: PointReport, file: Path) -> None:
     axes.set_ylim(0, 1.12 * max(speeds))
     axes.yaxis.set_major_formatter(FuncFormatter(_thousands))
     _families_legend(axes, [each.variant for each in ranked], "upper left")
-    figure.suptitle(
-        f"{experiment.title}\n{found.contender} ({found.final[found.contender].note}) has {found.ratio:.2f} times the "
-        f"speed of {found.best.variant}",
-        x=0.01, ha="left", fontsize=12, weight="bold",
-    )  # fmt: skip
-    _save(figure, file)
+    save(figure, file, "y")
 
 
 def _families_legend(
-    axes: Axes,
-    strategies: Iterable[str],
-    place: _Place,
-    more: Mapping[str, Line2D] | None = None,
-    columns: int = 1,
+    axes: Axes, strategies: Iterable[str], place: _Place, more: Mapping[str, Line2D] | None = None, columns: int = 1
 ) -> None:
     there = {family(strategy) for strategy in strategies}
     lines = {
@@ -227,19 +211,6 @@ def _families_legend(
         if name in there
     } | dict(more or {})
     axes.legend(list(lines.values()), list(lines), frameon=False, fontsize=8.5, loc=place, ncols=columns)
-
-
-def _figure(width: float, height: float) -> Figure:
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _save(figure: Figure, file: Path) -> None:
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="#e5e7eb", linewidth=0.8, zorder=0)
-        axes.set_axisbelow(True)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=150)
 
 
 def _wrapped(label: str, words: int = 4) -> str:

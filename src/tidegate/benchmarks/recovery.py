@@ -1,6 +1,6 @@
-"""How long recovery takes that starts a graph again, and recovery that runs every step from the log.
+"""Recovery time of dataflow graphs: weak recovery runs them again from their inputs, strong recovery step by step.
 
-Chains of one to ten procedures, as many rounds each, logged by single calls of `run` and never closed:
+Chains of one to ten procedures, the same number of rounds each, logged by single calls of `run` and never closed:
 
     weak      a round is one record; replayed, it starts its procedures inside the engine
     strong    a round is one record and one for each step; every step is taken from the log
@@ -12,18 +12,16 @@ the chain comes to.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-import tidegate as tg
 from tidegate.benchmarks.bars import Bar
 from tidegate.benchmarks.harness import Experiment, Report, Variant
-from tidegate.benchmarks.logging_cost import RECOVERIES, Recovery, chain_rows
-from tidegate.benchmarks.state_folders import Template, left_behind, log_frames, make_template, require_rows
-from tidegate.workloads.chains import chain_events, load_chain
+from tidegate.benchmarks.logging_cost import RECOVERIES, Recovery
+from tidegate.benchmarks.state_folders import Template, left_behind, log_frames, make_template
+from tidegate.workloads.chains import chain_events, chain_rows, load_chain
 
 LENGTHS: tuple[int, ...] = (1, 2, 4, 7, 10)
 BAR = 1.5
@@ -35,7 +33,7 @@ def variant_name(recovery: Recovery, length: int) -> str:
     return f"{recovery}, {length} procedure{'s' if length > 1 else ''}"
 
 
-def experiment(folder: Path, *, lengths: Sequence[int], tuples: int, seed: int, rounds: int) -> Experiment:
+def experiment(folder: Path, *, lengths: Sequence[int], tuples: int, seed: int) -> Experiment:
     """The declaration: `tuples` rounds of each length, to be recovered in both ways."""
     events = chain_events(tuples, seed)
     return Experiment(
@@ -48,7 +46,6 @@ def experiment(folder: Path, *, lengths: Sequence[int], tuples: int, seed: int, 
         ],
         settings={"tuples": tuples, "lengths": list(lengths)},
         seed=seed,
-        rounds=rounds,
     )
 
 
@@ -69,12 +66,7 @@ def _variant(recovery: Recovery, length: int, events: pa.Table, folder: Path) ->
             logged.append(_log(template, recovery, events))
         return left_behind(logged[0])
 
-    def verify(path: Path, engine: tg.Engine) -> None:
-        require_rows(engine.scan(module.Counter), chain_rows(length, events), variant_name(recovery, length))
-        engine.close()
-        shutil.rmtree(path)
-
-    return Variant(variant_name(recovery, length), prepare=prepare, run=template.open, verify=verify)
+    return template.reopened(variant_name(recovery, length), prepare, {module.Counter: chain_rows(length, events)})
 
 
 def _log(template: Template, recovery: Recovery, events: pa.Table) -> Path:

@@ -4,26 +4,26 @@
              recovered?   recovered?   recovered?   recovered?          a copy of its folder at each of these moments
 
 The transactions were logged in one of two ways: in batches (`run`), and by single calls (`execute`), each of which is a
-write of its own. All copies are opened in turn, and one whose log is empty as well. What that one takes is what opening
-takes at all; the rest is replaying, and gives the rate. Interval against time is what to choose a checkpoint interval
-by: recovery after a crash takes no longer than the replay of as much log as there is between two checkpoints.
+write of its own. All copies are opened in turn, and one with an empty log, whose time is subtracted: the rest is
+replaying, and gives the rate. The picture helps to choose a checkpoint interval: recovery after a crash replays at most
+the log between two checkpoints.
 
 Every engine that was opened must hold the rows of the plain functions.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 import tidegate as tg
 from tidegate.benchmarks.bars import Bar
-from tidegate.benchmarks.harness import Experiment, Report, Variant
-from tidegate.benchmarks.state_folders import Template, left_behind, log_frames, make_template, require_rows
+from tidegate.benchmarks.harness import Experiment, Report
+from tidegate.benchmarks.state_folders import Template, left_behind, log_frames, make_template
 from tidegate.durability.logged import CHECKPOINT_AFTER_BYTES
 from tidegate.workloads import ledger
 
@@ -73,22 +73,24 @@ def points(
     return template, found
 
 
-def experiment(template: Template, found: Sequence[Point], *, seed: int, rounds: int) -> Experiment:
+def experiment(template: Template, found: Sequence[Point], *, seed: int) -> Experiment:
     """The declaration: every point opened in turn."""
     return Experiment(
         name="replay",
         title="Recovery by the log behind the checkpoint",
         items=1,
         item="opening",
-        variants=[_variant(template, point) for point in found],
+        variants=[
+            template.reopened(point.name, partial(left_behind, point.path), {ledger.Account: point.rows})
+            for point in found
+        ],
         settings={"points": [[point.name, point.transactions, point.log_size] for point in found]},
         seed=seed,
-        rounds=rounds,
     )
 
 
 def results(found: Sequence[Point], report: Report) -> list[Recovered]:
-    """What each point came to; what opening takes at all is left out of the rates."""
+    """The time and the rate of each point; opening with an empty log does not count in the rates."""
     opened = report[NOTHING].seconds_median
     recovered = []
     for point in found:
@@ -104,15 +106,6 @@ def bars(recovered: Sequence[Recovered]) -> list[Bar]:
         Bar(f"transactions replayed per second, logged by {style}", each.rate, "≥", BAR)
         for style, each in longest.items()
     ]
-
-
-def _variant(template: Template, point: Point) -> Variant:
-    def verify(path: Path, engine: tg.Engine) -> None:
-        require_rows(engine.scan(ledger.Account), point.rows, point.name)
-        engine.close()
-        shutil.rmtree(path)
-
-    return Variant(point.name, prepare=lambda: left_behind(point.path), run=template.open, verify=verify)
 
 
 _Feed = Callable[[tg.Engine, pa.Table], None]

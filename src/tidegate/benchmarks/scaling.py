@@ -5,9 +5,9 @@ hardly anything to wait for. Beside the strategies run
 
     independent    as many threads as workers, each with an engine, tables and events of its own
 
-They have nothing to agree on, so no strategy can be faster on this machine with these functions: what is
-missing to them is what the order of transactions costs, and what is missing to them beside a straight line is the
-machine's memory and Python's part of a batch.
+They have nothing to agree on, so no strategy can be faster on this machine with these functions. What strategies
+lose against them is the price of the order of transactions; what they lose themselves against a straight line is due to
+the machine's memory and to the part of a batch that runs in Python.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
-import pyarrow as pa
-
 import tidegate as tg
 from tidegate.benchmarks.harness import Experiment, Report, Variant
-from tidegate.benchmarks.strategies import SERIAL, Contest, require_same
+from tidegate.benchmarks.strategies import SERIAL, Batches, Contest
 from tidegate.workloads.streaming_ledger import MORPHSTREAM, LedgerSettings, StreamingLedger
-from tidegate.workloads.workload import Run
 
 BOUND = "independent"
 SETTINGS = replace(MORPHSTREAM, theta=0.0, abort_ratio=0.0, cost_us=10.0)
 
-Lanes = list[tuple[tg.Engine, list[pa.Table]]]
+Lanes = list[tuple[tg.Engine, int, Batches]]
+"""What each thread works on."""
 
 
 def worker_counts(workers_max: int) -> list[int]:
@@ -43,13 +41,7 @@ def variant_name(strategy: str, workers: int) -> str:
 
 
 def experiment(
-    strategies: Sequence[str],
-    *,
-    workers_max: int,
-    pace: float,
-    rounds: int,
-    batches: int = 2,
-    settings: LedgerSettings = SETTINGS,
+    strategies: Sequence[str], *, workers_max: int, pace: float, batches: int = 2, settings: LedgerSettings = SETTINGS
 ) -> Experiment:
     """The declaration: serial is the reference, so every ratio is a speed-up."""
     contest = Contest(StreamingLedger(settings, pace), batches)
@@ -70,34 +62,27 @@ def experiment(
         variants=variants,
         settings={"workers_max": workers_max, "batches": batches, **asdict(settings)},
         seed=settings.seed,
-        rounds=rounds,
     )
 
 
 def independent(settings: LedgerSettings, workers: int, pace: float, batches: int) -> Variant:
     """Threads that share nothing: each runs its part of the events, serially, on its part of the keys."""
     part = replace(settings, keys=max(2, settings.keys // workers), batch_events=settings.batch_events // workers)
-    contests = [
-        Contest(StreamingLedger(replace(part, seed=settings.seed + number), pace), batches) for number in range(workers)
+    lanes = [
+        Contest(StreamingLedger(replace(part, seed=settings.seed + number), pace), batches).variant(SERIAL, 1, BOUND)
+        for number in range(workers)
     ]
-    engines: list[tg.Engine] = []
     pool = ThreadPoolExecutor(workers)
-    rounds = itertools.count()
 
-    def prepare() -> tuple[int, Lanes]:
-        if not engines:
-            engines.extend(contest.workload.engine(SERIAL) for contest in contests)
-        number = next(rounds)
-        return number, [(engine, list(one.batches(number))) for engine, one in zip(engines, contests, strict=True)]
+    def run(prepared: Lanes) -> list[Batches]:
+        return list(pool.map(lambda lane, own: lane.run(own), lanes, prepared))
 
-    def run(prepared: tuple[int, Lanes]) -> list[list[pa.Table]]:
-        return list(pool.map(lambda lane: [lane[0].run(events) for events in lane[1]], prepared[1]))
+    def verify(prepared: Lanes, outcomes: list[Batches]) -> None:
+        for lane, own, found in zip(lanes, prepared, outcomes, strict=True):
+            lane.verify(own, found)
 
-    def verify(prepared: tuple[int, Lanes], outcomes: list[list[pa.Table]]) -> None:
-        for contest, engine, found in zip(contests, engines, outcomes, strict=True):
-            require_same(BOUND, contest.wanted(prepared[0]), Run(found, contest.workload.scan(engine)))
-
-    return Variant(variant_name(BOUND, workers), prepare=prepare, run=run, verify=verify)
+    name = variant_name(BOUND, workers)
+    return Variant(name, prepare=lambda: [lane.prepare() for lane in lanes], run=run, verify=verify)
 
 
 def curves(report: Report) -> dict[str, dict[int, float]]:
@@ -105,5 +90,5 @@ def curves(report: Report) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
     for comparison in report.comparisons:
         strategy, workers = comparison.variant.rsplit(" x", 1)
-        found.setdefault(strategy, {})[int(workers)] = report.experiment.items / comparison.seconds_median
+        found.setdefault(strategy, {})[int(workers)] = report.items_per_second(comparison.variant)
     return found

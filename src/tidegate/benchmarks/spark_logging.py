@@ -1,4 +1,4 @@
-"""What it costs to keep a batch's events instead of the rows that it changed: `transact(..., log=...)`, side by side.
+"""What it costs to store a batch's events instead of the rows that it changed: both values of `transact(log=...)`.
 
 Neither is better everywhere, so three streams differ in how many rows an event changes:
 
@@ -7,10 +7,10 @@ Neither is better everywhere, so three streams differ in how many rows an event 
     whole branches   one transaction       each event changes fifty rows
 
 Each stream runs on Spark with log="changes" and with log="commands", in turn, each run on a new state, its outcomes and
-rows compared with what must come out. Of the last run of each kind the state is kept. Its files tell how many bytes a
-batch's event takes. Then it is opened as a process opens it that knows nothing (`VersionedEngine`), cut off after some
-of its versions, so that more or less lies behind the newest snapshot; what is opened is compared with the rows that the
-change files tell, which no engine has run.
+rows compared with what must come out. The state of the last run of each kind is kept. Its files show how many bytes an
+event takes. Then copies of it that end with different versions are opened as a new process would open them
+(`VersionedEngine`), so that more or less lies behind the newest snapshot. The rows must be those in the change files,
+which need no engine.
 
 The states are as a query leaves them: where a snapshot was due, it is there, and less lies behind it.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -33,7 +33,7 @@ import tidegate as tg
 from tidegate.api.table import layout_of
 from tidegate.benchmarks import harness, spark_pipeline
 from tidegate.benchmarks.harness import Experiment, Report, Variant
-from tidegate.benchmarks.spark_pipeline import WARM_BATCHES, Run, Source
+from tidegate.benchmarks.spark_pipeline import WARM_BATCHES, Source
 from tidegate.compiler.program import build_program
 from tidegate.durability.listing import file_name
 from tidegate.durability.stored_rows import rows_at
@@ -54,7 +54,7 @@ ACCOUNTS = 49
 """Accounts of a branch."""
 
 ROWS_OF_A_CREDIT = 1 + ACCOUNTS
-"""Rows that an event on whole branches changes; a stream of them has so many times fewer events in a batch, halved."""
+"""Rows that an event on whole branches changes. Its batches have 2 ÷ 50 of the other streams' events."""
 
 CREDIT_SCHEMA = "event long, ts long, branch long, amount long"
 
@@ -178,7 +178,7 @@ def stream_experiment(spark: SparkSession, folder: Path, stream: Stream, kept: K
     """A stream whose versions keep rows beside the same one whose versions keep events."""
 
     def variant(log: Log) -> Variant:
-        def run(target: Path) -> Run:
+        def run(target: Path) -> float:
             outcomes = transact(
                 spark_pipeline.read_source(spark, stream.source, stream.schema),
                 stream.transactions,
@@ -189,14 +189,12 @@ def stream_experiment(spark: SparkSession, folder: Path, stream: Stream, kept: K
             )
             return spark_pipeline.run_query(outcomes, target, "parquet")
 
-        def verify(target: Path, run: Run) -> None:
+        def verify(target: Path, seconds: float) -> None:
             spark_pipeline.require_right(spark, stream.source, target, "parquet", stream.table)
             kept.take(stream, log, target / "state")
             shutil.rmtree(target)
 
-        return Variant(
-            log, prepare=spark_pipeline.folders(folder), run=run, verify=verify, seconds=spark_pipeline.seconds_of
-        )
+        return Variant(log, prepare=spark_pipeline.folders(folder), run=run, verify=verify, seconds=float)
 
     return Experiment(
         name="spark-logging",
@@ -206,7 +204,6 @@ def stream_experiment(spark: SparkSession, folder: Path, stream: Stream, kept: K
         variants=[variant(log) for log in LOGS],
         settings={**asdict(sizes), "stream": stream.name},
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 
@@ -260,12 +257,10 @@ def opening_experiment(stream: Stream, kept: Kept, cut: Sequence[Cut], sizes: Si
                 raise AssertionError(f"{stream.name}, {each.name}: the rows differ from those of the change files")
             engine.close()
 
-        return Variant(
-            each.name,
-            prepare=lambda: VersionedEngine(program, str(each.folder), log=each.log),
-            run=run,
-            verify=verify,
-        )
+        def prepare() -> VersionedEngine:
+            return VersionedEngine(program, str(each.folder), log=each.log)
+
+        return Variant(each.name, prepare=prepare, run=run, verify=verify)
 
     return Experiment(
         name="spark-logging-opening",
@@ -275,33 +270,31 @@ def opening_experiment(stream: Stream, kept: Kept, cut: Sequence[Cut], sizes: Si
         variants=[variant(each) for each in cut],
         settings={**asdict(sizes), "stream": stream.name, "events": [each.events for each in cut]},
         seed=sizes.seed,
-        rounds=sizes.rounds,
     )
 
 
-def render_sizes(found: Mapping[tuple[str, Log], float]) -> Table:
+def render_sizes(found: Sequence[Found]) -> Table:
     """Bytes for each event, as a table."""
-    table = harness.plain_table("Bytes of version files for each event")
-    table.add_column("stream", no_wrap=True)
-    for heading in (*LOGS, "commands ÷ changes"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for stream in dict.fromkeys(name for name, _ in found):
-        rows, events = (found[stream, log] for log in LOGS)
-        table.add_row(stream, f"{rows:,.1f}", f"{events:,.1f}", f"{events / rows:.2f}")
+    headings = [*LOGS, "commands ÷ changes"]
+    table = harness.plain_table("Bytes of version files for each event", ["stream"], headings)
+    for each in found:
+        rows, events = (each.sizes[log] for log in LOGS)
+        table.add_row(each.stream, f"{rows:,.1f}", f"{events:,.1f}", f"{events / rows:.2f}")
     return table
 
 
-def size_records(found: Mapping[tuple[str, Log], float], sizes: Sizes) -> list[dict[str, Any]]:
+def size_records(found: Sequence[Found], sizes: Sizes) -> list[dict[str, Any]]:
     """Bytes for each event, as records."""
     return [
         harness.record(
             "spark-logging-bytes",
             seed=sizes.seed,
-            settings={**asdict(sizes), "stream": stream},
+            settings={**asdict(sizes), "stream": each.stream},
             variant=log,
             bytes_per_event=round(size, 2),
         )
-        for (stream, log), size in found.items()
+        for each in found
+        for log, size in each.sizes.items()
     ]
 
 

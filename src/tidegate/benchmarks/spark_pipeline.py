@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.benchmarks.harness import Experiment, Variant
-from tidegate.benchmarks.work import Sizes, touched
+from tidegate.benchmarks.state_folders import require_rows
+from tidegate.benchmarks.work import Sizes, small_and_large, touched, variant_name
 from tidegate.spark import read_state, transact
 from tidegate.workloads import ledger
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 IDENTITY = "identity mapInArrow"
 TRANSACT = "transact"
 BAR = 0.85
-WORK_BAR = 0.5
 WARM_BATCHES = 2
 """Batches at the start of a run that are not counted: they start the worker and load the state."""
 
@@ -58,47 +58,18 @@ class Source:
     state: pa.Table
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One finished query: the seconds of the batches that count, and where its results are."""
-
-    seconds: float
-    folder: Path
-
-
 def pipeline_experiment(
-    spark: SparkSession,
-    folder: Path,
-    *,
-    batch_rows: int,
-    batches: int,
-    accounts: int,
-    seed: int,
-    rounds: int,
-    sink: str = "parquet",
-    bar: float | None = BAR,
+    spark: SparkSession, folder: Path, settings: ledger.LedgerSettings, batch_rows: int, batches: int, sink: str
 ) -> Experiment:
     """The declaration: the same stream with and without transactions."""
-    settings = ledger.LedgerSettings(accounts=accounts, seed=seed)
     source = write_source(folder / "source", settings, batch_rows, batches + WARM_BATCHES)
 
-    def run_identity(target: Path) -> Run:
+    def run_identity(target: Path) -> float:
         events = read_source(spark, source)
         passed = events.repartition(1).mapInArrow(_pass_through, events.schema)
         return run_query(passed, target, sink)
 
-    def run_transact(target: Path) -> Run:
-        initial: dict[type, DataFrame] = {ledger.Account: spark.read.parquet(str(source.opening))}
-        outcomes = transact(
-            read_source(spark, source),
-            ledger.PROGRAM,
-            state=str(target / "state"),
-            order_by="ts",
-            initial=initial,
-        )
-        return run_query(outcomes, target, sink)
-
-    def verify_identity(target: Path, run: Run) -> None:
+    def verify_identity(target: Path, seconds: float) -> None:
         if sink == "parquet":
             found = spark.read.parquet(str(target / "out")).count()
             if found != source.events:
@@ -111,56 +82,40 @@ def pipeline_experiment(
         items=batches * batch_rows,
         item="event",
         variants=[
-            Variant(IDENTITY, prepare=folders(folder), run=run_identity, verify=verify_identity, seconds=seconds_of),
-            Variant(
-                TRANSACT,
-                prepare=folders(folder),
-                run=run_transact,
-                verify=lambda target, run: _verify(spark, source, target, sink),
-                seconds=seconds_of,
-            ),
+            Variant(IDENTITY, prepare=folders(folder), run=run_identity, verify=verify_identity, seconds=float),
+            _transact_variant(TRANSACT, spark, folder, source, sink),
         ],
-        bars={} if bar is None else {TRANSACT: bar},
+        bars={TRANSACT: BAR},
         settings={**asdict(settings), "batch_rows": batch_rows, "batches": batches, "sink": sink},
-        seed=seed,
-        rounds=rounds,
+        seed=settings.seed,
     )
 
 
-def work_experiment(spark: SparkSession, folder: Path, sizes: Sizes, bar: float | None = WORK_BAR) -> Experiment:
+def work_experiment(spark: SparkSession, folder: Path, sizes: Sizes) -> Experiment:
     """The same small batches on a small and on a large table, each batch with its change file."""
 
     def variant(rows: int) -> Variant:
         settings = ledger.LedgerSettings(accounts=rows, theta=0.0, seed=sizes.seed)
         batches = sizes.batches + WARM_BATCHES
         source = write_source(folder / f"source-{rows}", settings, sizes.batch_events, batches)
+        return _transact_variant(variant_name(rows), spark, folder, source, "parquet")
 
-        def run(target: Path) -> Run:
-            initial: dict[type, DataFrame] = {ledger.Account: spark.read.parquet(str(source.opening))}
-            state = str(target / "state")
-            events = read_source(spark, source)
-            outcomes = transact(events, ledger.PROGRAM, state=state, order_by="ts", initial=initial)
-            return run_query(outcomes, target, "parquet")
+    return small_and_large("work-spark", ", on Spark", variant, sizes)
 
-        return Variant(
-            f"{rows:,} rows",
-            prepare=folders(folder),
-            run=run,
-            verify=lambda target, run: _verify(spark, source, target, "parquet"),
-            seconds=seconds_of,
-        )
 
-    return Experiment(
-        name="work-spark",
-        title=f"Cost follows the work, on Spark: {sizes.batch_events:,} transactions a batch",
-        items=sizes.batches,
-        item="batch",
-        variants=[variant(rows) for rows in (sizes.rows_small, sizes.rows_large)],
-        bars={} if bar is None else {f"{sizes.rows_large:,} rows": bar},
-        settings=asdict(sizes),
-        seed=sizes.seed,
-        rounds=sizes.rounds,
-    )
+def _transact_variant(name: str, spark: SparkSession, folder: Path, source: Source, sink: str) -> Variant:
+    """A stream through the ledger's transactions, compared with the plain functions."""
+
+    def run(target: Path) -> float:
+        initial: dict[type, DataFrame] = {ledger.Account: spark.read.parquet(str(source.opening))}
+        state, events = str(target / "state"), read_source(spark, source)
+        return run_query(transact(events, ledger.PROGRAM, state=state, order_by="ts", initial=initial), target, sink)
+
+    def verify(target: Path, seconds: float) -> None:
+        require_right(spark, source, target, sink)
+        shutil.rmtree(target)
+
+    return Variant(name, prepare=folders(folder), run=run, verify=verify, seconds=float)
 
 
 def write_source(folder: Path, settings: ledger.LedgerSettings, batch_rows: int, batches: int) -> Source:
@@ -199,8 +154,8 @@ def read_source(spark: SparkSession, source: Source, schema: str = ledger.SPARK_
     return reader.parquet(str(source.folder))
 
 
-def run_query(rows: DataFrame, target: Path, sink: str) -> Run:
-    """Run a stream to its end and add up the time of its batches, the first ones left out."""
+def run_query(rows: DataFrame, target: Path, sink: str) -> float:
+    """Run a stream to its end; returns the seconds of its batches, the first ones left out."""
     writer = rows.writeStream.format(sink).option("checkpointLocation", str(target / "checkpoint"))
     if sink == "parquet":
         writer = writer.option("path", str(target / "out"))
@@ -211,12 +166,7 @@ def run_query(rows: DataFrame, target: Path, sink: str) -> Run:
         for progress in query.recentProgress
         if progress["numInputRows"] > 0
     ]
-    return Run(sum(taken[WARM_BATCHES:]), target)
-
-
-def seconds_of(run: Run) -> float:
-    """The time of the batches that count."""
-    return run.seconds
+    return float(sum(taken[WARM_BATCHES:]))
 
 
 def folders(folder: Path) -> Callable[[], Path]:
@@ -228,27 +178,12 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     yield from batches
 
 
-def _verify(spark: SparkSession, source: Source, target: Path, sink: str) -> None:
-    """Compare a run's outcomes and state with the plain functions, then remove its files."""
-    require_right(spark, source, target, sink)
-    shutil.rmtree(target)
-
-
 def require_right(spark: SparkSession, source: Source, target: Path, sink: str, table: type = ledger.Account) -> None:
     """That a run's outcomes and the rows of a table are those that must come out."""
     state: Any = read_state(spark, str(target / "state"), table).toArrow()
     known = pc.is_in(state["id"], value_set=source.state["id"].combine_chunks())
-    wrong = _difference(source.state, state.filter(known))
-    if wrong:
-        raise AssertionError(f"{TRANSACT}: the state differs from the plain functions")
+    require_rows(state.filter(known).sort_by("id"), source.state.sort_by("id"), f"{TRANSACT}, state")
     if sink == "parquet":
         columns = source.outcomes.column_names
         outcomes: Any = spark.read.parquet(str(target / "out")).select(*columns).toArrow()
-        if _difference(source.outcomes.sort_by("event"), outcomes.sort_by("event")):
-            raise AssertionError(f"{TRANSACT}: outcomes differ from the plain functions")
-
-
-def _difference(wanted: pa.Table, found: pa.Table) -> bool:
-    found = found.select(wanted.column_names).cast(wanted.schema)
-    key = wanted.column_names[0]
-    return not found.sort_by(key).combine_chunks().equals(wanted.sort_by(key).combine_chunks())
+        require_rows(outcomes.sort_by("event"), source.outcomes.sort_by("event"), f"{TRANSACT}, outcomes")

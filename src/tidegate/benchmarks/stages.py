@@ -6,9 +6,9 @@ still busy with the tuple before it.
 
     one after the other    strategy "serial"
     side by side           as many workers as there are steps, or processors
-    adaptive               measures both, and takes the faster
+    adaptive               measures both, and chooses the faster one
 
-Every run is compared with what one worker came to, and that with plain Python.
+The rows of every run are compared with those of plain Python.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ WARM_UP, WARM_UP_EVENTS = 4, 4_096
 """Batches, and events in each, after which the adaptive strategy has tried both ways."""
 
 
-def experiment(
-    steps: int, *, events: int, cost_us: float, pace: float, workers: int, seed: int, rounds: int
-) -> Experiment:
+def experiment(steps: int, *, events: int, cost_us: float, pace: float, workers: int, seed: int) -> Experiment:
     """The declaration: one length of the line, three ways to go through it."""
     rounds_of_work = round(cost_us * pace)
     sizes = [min(events, WARM_UP_EVENTS)] * WARM_UP + [events]
@@ -50,7 +48,7 @@ def experiment(
         engine, module = prepared
         found = [engine.scan(table).to_pydict() for table in module.tables]
         if found != wanted:
-            raise AssertionError(f"a line of {steps} steps did not come to what plain Python came to")
+            raise AssertionError(f"a line of {steps} steps: the rows differ from those of plain Python")
 
     def variant(name: str, strategy: Strategy, threads: int) -> Variant:
         prepare = partial(engine_with, strategy, threads)
@@ -68,12 +66,11 @@ def experiment(
         ],
         settings={"steps": steps, "events": events, "cost_us": cost_us, "workers": workers},
         seed=seed,
-        rounds=rounds,
     )
 
 
 def plain(steps: int, batches: Sequence[pa.Table]) -> list[dict[str, list[int]]]:
-    """What plain Python comes to, step by step."""
+    """The rows that plain Python gives, step by step."""
     found = []
     for step in range(1, steps + 1):
         rows: dict[int, tuple[int, int]] = {}

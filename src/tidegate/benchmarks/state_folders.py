@@ -3,10 +3,10 @@
     engine ── commands ──> folder ── left_behind ──> copy ── tg.Engine(directory=copy) ──> recovered rows
               (still open)
 
-An engine that is closed writes a checkpoint, and whoever opens its folder then replays nothing. So recovery is measured
+An engine that is closed writes a checkpoint, so that opening its folder replays nothing. Recovery is therefore measured
 and verified on a copy of the folder of an engine that is still open: what a process that is killed at that moment
-leaves. Where bytes are the subject, `log_frames` reads them from the log itself; a file's length says little, for space
-is allocated ahead.
+leaves. Where bytes are the subject, `log_frames` reads them from the log itself; a file's length says little, because
+space is allocated ahead.
 
 Nothing is measured here.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 import tidegate as tg
+from tidegate.benchmarks.harness import Variant
 from tidegate.durability import log_segments
 from tidegate.durability.log_format import Frame, frames
 from tidegate.foundation.storage import open_storage
@@ -46,6 +47,29 @@ class Template:
     def open(self, path: Path, **options: Any) -> tg.Engine:
         """An engine on a folder."""
         return tg.Engine(self.program, directory=str(path), **options)
+
+    def open_copy(self, **options: Any) -> tuple[tg.Engine, Path]:
+        """An engine on a folder of its own, and that folder."""
+        path = self.copy()
+        return self.open(path, **options), path
+
+    def require_durable(
+        self, wanted: Mapping[type, pa.Table], what: str, opened: tuple[tg.Engine, Path], result: Any
+    ) -> None:
+        """AssertionError unless an engine of `open_copy` and what a crash would leave of it hold these rows."""
+        engine, path = opened
+        _require_tables(engine, wanted, what)
+        require_recovered(self, path, wanted, what)
+        _discard(engine, path)
+
+    def reopened(self, name: str, prepare: Callable[[], Path], wanted: Mapping[type, pa.Table]) -> Variant:
+        """A variant that opens what a crash left, and must find these rows."""
+
+        def verify(path: Path, engine: tg.Engine) -> None:
+            _require_tables(engine, wanted, name)
+            _discard(engine, path)
+
+        return Variant(name, prepare=prepare, run=self.open, verify=verify)
 
 
 def make_template(program: Any, tables: Mapping[type, pa.Table], folder: Path) -> Template:
@@ -89,7 +113,16 @@ def require_rows(found: pa.Table, wanted: pa.Table, what: str) -> None:
 def require_recovered(template: Template, path: Path, wanted: Mapping[type, pa.Table], what: str) -> None:
     """AssertionError when what a crash would leave of a folder does not come back as these rows."""
     copy = left_behind(path)
-    with template.open(copy) as engine:
-        for table, rows in wanted.items():
-            require_rows(engine.scan(table), rows, f"{what}, opened again")
-    shutil.rmtree(copy)
+    engine = template.open(copy)
+    _require_tables(engine, wanted, f"{what}, opened again")
+    _discard(engine, copy)
+
+
+def _require_tables(engine: tg.Engine, wanted: Mapping[type, pa.Table], what: str) -> None:
+    for table, rows in wanted.items():
+        require_rows(engine.scan(table), rows, what)
+
+
+def _discard(engine: tg.Engine, path: Path) -> None:
+    engine.close()
+    shutil.rmtree(path)

@@ -1,7 +1,7 @@
 """How close the adaptive strategy comes to the best fixed one, over a grid of workloads.
 
 No schedule is best everywhere: which one wins depends on skew, aborts, how long transactions are, what
-they cost and how many there are in a batch. The adaptive strategy must know. So every workload of the
+they cost and how many there are in a batch. The adaptive strategy has to choose. Every workload of the
 grid is run by
 
     serial, lock, mvlk, partitioned, chains                 the published baselines
@@ -59,20 +59,17 @@ Batches = Sequence[pa.Table]
 
 def strategy_named(name: str) -> Any:
     """What `tg.Engine` takes for a name of `FIXED` or for "adaptive"."""
-    if name in DECISIONS:
-        axes: Any = name.split("-")
-        return tg.Decision(*axes)
-    if name != ADAPTIVE and name not in BASELINES:
+    if name not in (ADAPTIVE, *FIXED):
         raise ValueError(f"{name!r} is not a strategy; there are: {', '.join((ADAPTIVE, *FIXED))}")
-    return name
+    axes: Any = name.split("-")
+    return tg.Decision(*axes) if name in DECISIONS else name
 
 
 def chosen(names: str | None) -> list[str]:
     """The strategies that a user lists with commas, all for None; serial is always there, as the reference."""
     listed = [ADAPTIVE, *FIXED] if names is None else [name.strip() for name in names.split(",") if name.strip()]
     for name in listed:
-        if name not in (ADAPTIVE, *FIXED):
-            raise ValueError(f"{name!r} is not a strategy; there are: {', '.join((ADAPTIVE, *FIXED))}")
+        strategy_named(name)  # raises for one that is not there
     return [SERIAL, *(name for name in listed if name != SERIAL)]
 
 
@@ -102,7 +99,7 @@ class Contest:
         return self._batches[round_index]
 
     def wanted(self, round_index: int) -> Run:
-        """What a round must come to: the run of a serial engine that is not measured."""
+        """The right result of a round: the run of a serial engine that is not measured."""
         if self._reference is None:
             verify_with_plain(self.workload)
             self._reference = self.workload.engine(SERIAL)
@@ -112,7 +109,8 @@ class Contest:
         return self._wanted[round_index]
 
     def variant(self, strategy: str, workers: int, name: str | None = None) -> Variant:
-        """A strategy as a variant: its engine is made on first use and goes on from then."""
+        """A strategy as a variant: its engine is made on first use and goes on from round to round."""
+        name = name or strategy
         engines: list[tg.Engine] = []
         rounds = itertools.count()
 
@@ -128,9 +126,9 @@ class Contest:
 
         def verify(prepared: tuple[tg.Engine, int, Batches], outcomes: list[pa.Table]) -> None:
             engine, round_index, _ = prepared
-            require_same(strategy, self.wanted(round_index), Run(outcomes, self.workload.scan(engine)))
+            require_same(name, self.wanted(round_index), Run(outcomes, self.workload.scan(engine)))
 
-        return Variant(name or strategy, prepare=prepare, run=run, verify=verify, note=lambda: what_ran(engines))
+        return Variant(name, prepare=prepare, run=run, verify=verify, note=lambda: what_ran(engines))
 
 
 def what_ran(engines: Sequence[tg.Engine]) -> str:
@@ -161,7 +159,7 @@ def cheap(events: pa.Table) -> pa.Table:
 
 
 def contest_experiment(
-    name: str, workload: Workload, strategies: Iterable[str], *, workers: int, rounds: int, batches: int
+    name: str, workload: Workload, strategies: Iterable[str], *, workers: int, batches: int
 ) -> Experiment:
     """The experiment of one workload: serial is the reference, so a ratio is a speed-up."""
     contest = Contest(workload, batches)
@@ -173,7 +171,6 @@ def contest_experiment(
         variants=[contest.variant(strategy, workers) for strategy in strategies],
         settings={"workload": workload.name, "workers": workers, **asdict(workload.settings)},
         seed=workload.settings.seed,
-        rounds=rounds,
     )
 
 
@@ -257,7 +254,6 @@ def grid(
     *,
     pace: float,
     workers: int,
-    rounds: int,
     batches: Callable[[Workload], int] = batches_per_round,
 ) -> Grid:
     """The declaration: every cell under every strategy."""
@@ -265,9 +261,7 @@ def grid(
     def experiment(cell: Cell) -> Callable[[], Experiment]:
         def make() -> Experiment:
             workload = cell.make(pace)
-            return contest_experiment(
-                "strategies", workload, strategies, workers=workers, rounds=rounds, batches=batches(workload)
-            )
+            return contest_experiment("strategies", workload, strategies, workers=workers, batches=batches(workload))
 
         return make
 
@@ -283,10 +277,8 @@ def grid(
 def bars(report: GridReport) -> list[Bar]:
     """Close to the best nearly everywhere, and far from it nowhere."""
     worst, contender = report.worst, report.grid.contender
+    reached = f"{contender} has at least {report.grid.bar:g} of the best one's speed"
     return [
-        Bar(
-            f"share of points at which {contender} has at least {report.grid.bar:g} of the best one's speed",
-            report.share_reached, "≥", SHARE_BAR,
-        ),
+        Bar(f"share of points at which {reached}", report.share_reached, "≥", SHARE_BAR),
         Bar(f"{contender} beside the best, at worst ({worst.point.label})", worst.ratio, "≥", WORST_BAR),
-    ]  # fmt: skip
+    ]

@@ -6,7 +6,7 @@ For chains of one to ten steps:
     transactions    every step is a transaction, and its commit starts the next (a trigger of the partition engine)
     triggers        all steps run inside the first transaction (triggers of the execution engine)
 
-After each round the counters of all three are compared with what the chain must come to.
+After each round the counters of all three are compared with those that follow from the tuples.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.benchmarks.harness import Experiment, Variant
-from tidegate.workloads.chains import chain_events, load_chain
+from tidegate.benchmarks.state_folders import require_rows
+from tidegate.workloads.chains import chain_events, chain_rows, load_chain
 
 CLIENT, TRANSACTIONS, TRIGGERS = "client", "transactions", "triggers"
 LENGTHS = tuple(range(1, 11))
@@ -27,11 +27,10 @@ BAR = 10.0
 """How many times faster than a client the engine's own triggers must be, at the longest chain."""
 
 
-def experiment(length: int, *, batches: int, seed: int, rounds: int, bar: float | None = None) -> Experiment:
+def experiment(length: int, *, batches: int, seed: int, bar: float | None = None) -> Experiment:
     """The declaration: one chain length, three ways to go through it."""
     events = chain_events(batches, seed)
-    total = pc.sum(events["value"]).as_py()
-    wanted = [{"id": n, "count": batches, "total": total + (n - 1) * batches} for n in range(1, length + 1)]
+    wanted = chain_rows(length, events)
 
     def engine_with(kind: str, procedures: bool) -> tuple[tg.Engine, Any]:
         module = load_chain(length, kind)
@@ -47,9 +46,7 @@ def experiment(length: int, *, batches: int, seed: int, rounds: int, bar: float 
         return prepared[0].run(events)
 
     def verify(prepared: tuple[tg.Engine, Any], _: Any) -> None:
-        found = prepared[0].scan(prepared[1].Counter).to_pylist()
-        if found != wanted:
-            raise AssertionError(f"a chain of {length} came to {found}, not to {wanted}")
+        require_rows(prepared[0].scan(prepared[1].Counter), wanted, f"a chain of {length}")
 
     return Experiment(
         name="triggers",
@@ -64,5 +61,4 @@ def experiment(length: int, *, batches: int, seed: int, rounds: int, bar: float 
         bars={} if bar is None else {TRANSACTIONS: bar},
         settings={"length": length, "batches": batches},
         seed=seed,
-        rounds=rounds,
     )

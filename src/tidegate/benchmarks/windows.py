@@ -7,7 +7,6 @@ that are kept incrementally. The sums of both are compared with what plain lists
 from __future__ import annotations
 
 from functools import partial
-from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ import tidegate as tg
 
 @tg.table(key="id")
 class Seen:
-    """What the window came to, last and in sum."""
+    """The last sum of the window, and a checksum of everything else that it was asked for."""
 
     id: int
     total: int = 0
@@ -48,12 +47,9 @@ graph = tg.dataflow([watch])
 '''
 
 
-def _program(size: int) -> ModuleType:
-    return load_source(f"tidegate_window_{size}", _SOURCE.format(size=size))
-
-
-def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int, bar: float | None = BAR) -> Experiment:
+def experiment(sizes: tuple[int, int], *, inserts: int, seed: int) -> Experiment:
     """The declaration: the same tuples through a small and a large window."""
+    programs = {size: load_source(f"tidegate_window_{size}", _SOURCE.format(size=size)) for size in sizes}
     random = np.random.default_rng(seed)
     values = random.integers(0, 1_000, max(sizes) + inserts)
 
@@ -61,7 +57,7 @@ def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int, 
         return pa.table({"seen": np.zeros(len(part), np.int64), "value": part})
 
     def prepare(size: int) -> tuple[tg.Engine, int]:
-        engine = tg.Engine([_program(size).graph])
+        engine = tg.Engine([programs[size].graph])
         engine.run(events(values[max(sizes) - size : max(sizes)]))
         return engine, size
 
@@ -70,9 +66,9 @@ def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int, 
 
     def verify(prepared: tuple[tg.Engine, int], _: pa.Table) -> None:
         engine, size = prepared
-        found = engine.read(_program(size).Seen, 0)
+        found = engine.read(programs[size].Seen, 0)
         if found is None or found["total"] != int(values[-size:].sum()):
-            raise AssertionError(f"a window of {size} rows came to {found}, not to {int(values[-size:].sum())}")
+            raise AssertionError(f"a window of {size} rows: {found}, but the sum is {int(values[-size:].sum())}")
 
     names = [f"{size:,} rows" for size in sizes]
     return Experiment(
@@ -84,8 +80,7 @@ def experiment(sizes: tuple[int, int], *, inserts: int, seed: int, rounds: int, 
             Variant(name, prepare=partial(prepare, size), run=run, verify=verify)
             for name, size in zip(names, sizes, strict=True)
         ],
-        bars={} if bar is None else {names[1]: bar},
+        bars={names[1]: BAR},
         settings={"inserts": inserts, "sizes": list(sizes)},
         seed=seed,
-        rounds=rounds,
     )

@@ -1,7 +1,7 @@
 """Whether cost follows the work and not the size of the state.
 
 The same thousand transactions run on a small and on a large table, warm, and must take at most
-twice as long on the large one; memory caches are the only thing that may differ:
+twice as long on the large one, where fewer rows are in the processor's caches:
 
     engine      `engine.run` alone
     versions    the engine over state on disk: each batch writes its synced change file
@@ -22,8 +22,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import tidegate as tg
 from tidegate.benchmarks.harness import Experiment, Variant
+from tidegate.benchmarks.state_folders import require_rows
 from tidegate.compiler.program import build_program
 from tidegate.durability.ownership import process_token
 from tidegate.durability.served import stream_applicant
@@ -51,88 +51,95 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """A loaded table: how to run a batch on it, the batches of each round, the truth beside it."""
+class Ongoing:
+    """A loaded table: how to run a batch on it, the batches of each round, and the truth beside it."""
 
     run: Run
     rounds: Iterator[list[pa.Table]]
     truth: ledger.Truth
 
 
-def engine_experiment(sizes: Sizes, bar: float | None = BAR) -> Experiment:
+def engine_experiment(sizes: Sizes) -> Experiment:
     """A thousand transactions at a time in the engine alone."""
 
     def load(opening: pa.Table) -> Run:
-        engine = tg.Engine(ledger.PROGRAM)
-        engine.load(ledger.Account, opening)
+        engine = ledger.engine(opening)
         return lambda events: engine.run(events, order_by="ts")
 
-    return _experiment("work-engine", "in the engine", load, sizes, bar)
+    return _on_both_tables("work-engine", ", in the engine", load, sizes)
 
 
-def versions_experiment(sizes: Sizes, folder: Path, bar: float | None = BAR) -> Experiment:
+def versions_experiment(sizes: Sizes, folder: Path) -> Experiment:
     """A thousand transactions at a time over versioned state, its change files written and synced."""
-    owner = Owner("benchmark", "benchmark", process_token())
 
     def load(opening: pa.Table) -> Run:
         engine = VersionedEngine(build_program(ledger.PROGRAM), tempfile.mkdtemp(dir=folder))
         engine.initialise({"Account": opening})
-        numbers = itertools.count()
-        return lambda events: engine.process(
-            stream_applicant("benchmark", next(numbers)), events, order_by="ts", late="run", owner=owner
-        )
+        return as_query(engine)
 
-    return _experiment("work-versions", "with a change file for each batch", load, sizes, bar)
+    return _on_both_tables("work-versions", ", with a change file for each batch", load, sizes)
 
 
-def _experiment(name: str, what: str, load: Load, sizes: Sizes, bar: float | None) -> Experiment:
-    return Experiment(
-        name=name,
-        title=f"Cost follows the work, {what}: {sizes.batch_events:,} transactions a batch",
-        items=sizes.batches,
-        item="batch",
-        variants=[_variant(rows, load, sizes) for rows in (sizes.rows_small, sizes.rows_large)],
-        bars={} if bar is None else {_name(sizes.rows_large): bar},
-        settings=asdict(sizes),
-        seed=sizes.seed,
-        rounds=sizes.rounds,
+def _on_both_tables(name: str, where: str, load: Load, sizes: Sizes) -> Experiment:
+    def variant(rows: int) -> Variant:
+        return ongoing_variant(variant_name(rows), lambda: _start(rows, load, sizes))
+
+    return small_and_large(name, where, variant, sizes)
+
+
+def as_query(engine: VersionedEngine, first_batch: int = 0) -> Run:
+    """Runs batches as a streaming query does."""
+    owner, numbers = Owner("benchmark", "benchmark", process_token()), itertools.count(first_batch)
+    return lambda events: engine.process(
+        stream_applicant("benchmark", next(numbers)), events, order_by="ts", late="run", owner=owner
     )
 
 
-def _name(rows: int) -> str:
+def small_and_large(name: str, where: str, variant: Callable[[int], Variant], sizes: Sizes) -> Experiment:
+    """The declaration: the same batches on a small and on a large table."""
+    return Experiment(
+        name=name,
+        title=f"Cost follows the work{where}: {sizes.batch_events:,} transactions a batch",
+        items=sizes.batches,
+        item="batch",
+        variants=[variant(rows) for rows in (sizes.rows_small, sizes.rows_large)],
+        bars={variant_name(sizes.rows_large): BAR},
+        settings=asdict(sizes),
+        seed=sizes.seed,
+    )
+
+
+def variant_name(rows: int) -> str:
+    """What the work on a table is called."""
     return f"{rows:,} rows"
 
 
-def _variant(rows: int, load: Load, sizes: Sizes) -> Variant:
-    """The work on one table, which goes on from round to round."""
-    loaded: list[_Table] = []
+def ongoing_variant(name: str, start: Callable[[], Ongoing], check: Callable[[], None] = lambda: None) -> Variant:
+    """Work that starts before the first round and goes on from round to round; `check` runs after each."""
+    started: list[Ongoing] = []
 
-    def prepare() -> tuple[_Table, list[pa.Table]]:
-        if not loaded:
-            loaded.append(_load(rows, load, sizes))
-        return loaded[0], next(loaded[0].rounds)
+    def prepare() -> list[pa.Table]:
+        if not started:
+            started.append(start())
+        return next(started[0].rounds)
 
-    def run(prepared: tuple[_Table, list[pa.Table]]) -> list[pa.Table]:
-        table, batches = prepared
-        return [table.run(events) for events in batches]
+    def run(batches: list[pa.Table]) -> list[pa.Table]:
+        return [started[0].run(events) for events in batches]
 
-    def verify(prepared: tuple[_Table, list[pa.Table]], outcomes: list[pa.Table]) -> None:
-        table, batches = prepared
-        for events, outcome in zip(batches, outcomes, strict=True):
-            wanted = table.truth.run(events)
-            found = outcome.select(wanted.column_names).cast(wanted.schema)
-            if not found.combine_chunks().equals(wanted.combine_chunks()):
-                raise AssertionError(f"{_name(rows)}: outcomes differ from the plain functions")
+    def verify(batches: list[pa.Table], outcomes: list[pa.Table]) -> None:
+        for events, found in zip(batches, outcomes, strict=True):
+            require_rows(found, started[0].truth.run(events), name)
+        check()
 
-    return Variant(_name(rows), prepare=prepare, run=run, verify=verify)
+    return Variant(name, prepare=prepare, run=run, verify=verify)
 
 
-def _load(rows: int, load: Load, sizes: Sizes) -> _Table:
+def _start(rows: int, load: Load, sizes: Sizes) -> Ongoing:
     generator = ledger.EventGenerator(ledger.LedgerSettings(accounts=rows, theta=0.0, seed=sizes.seed))
     opening = generator.opening()
     rounds = [[generator.batch(sizes.batch_events) for _ in range(sizes.batches)] for _ in range(sizes.rounds + 1)]
     events = pa.concat_tables(itertools.chain.from_iterable(rounds))
-    return _Table(load(opening), iter(rounds), ledger.Truth(touched(opening, events)))
+    return Ongoing(load(opening), iter(rounds), ledger.Truth(touched(opening, events)))
 
 
 def touched(opening: pa.Table, events: pa.Table) -> pa.Table:

@@ -10,13 +10,14 @@ how fast anything is.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+import inspect
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -26,7 +27,7 @@ from tidegate.commands import bench_durability as durability
 from tidegate.commands import bench_engine as engine
 from tidegate.commands import bench_strategies as strategies
 from tidegate.commands import bench_streams as streams
-from tidegate.commands.bench_options import Seed, Smoke
+from tidegate.commands.bench_run import BenchRun, Output, Rounds, Seed, Smoke
 from tidegate.foundation.errors import PackageMissing
 
 EXTRAS: dict[str, tuple[str, ...]] = {"bench": ("matplotlib",)}
@@ -40,99 +41,85 @@ class Benchmark:
     name: str
     measures: str
     command: Callable[..., None]
+    """Takes a `BenchRun`, and options of its own."""
+    rounds: int | None
+    """How many rounds count; None for a benchmark without rounds. A smoke run has one."""
     smoke: dict[str, Any] = field(default_factory=dict)
-    """What `--smoke` gives its options; sizes that are no options the command makes small itself."""
+    """What `--smoke` sets the command's own options to. The command makes other sizes small itself."""
     extra: str | None = None
 
-    def run(self, **options: Any) -> None:
-        """Run it, at the sizes asked for."""
+    def run(self, *, seed: int, output: Path | None, smoke: bool, rounds: int = 1, **options: Any) -> None:
+        """Run it, at the sizes asked for; exit code 1 if a bar was missed."""
         demand([self])
-        self.command(**{**options, **(self.smoke if options["smoke"] else {})})
+        run = BenchRun(self.name, 1 if smoke else rounds, seed, output, smoke)
+        self.command(run, **{**options, **(self.smoke if smoke else {})})
+        if not run.passed:
+            Console(stderr=True).print("[red]a bar was missed[/red]")
+            raise typer.Exit(1)
+
+    def as_typer_command(self) -> Callable[..., None]:
+        """The function that typer reads: the command's own options, then those that all benchmarks have."""
+
+        def run(**options: Any) -> None:
+            self.run(**options)
+
+        def option(name: str, kind: Any, default: Any) -> inspect.Parameter:
+            return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+        own = list(inspect.signature(self.command, eval_str=True).parameters.values())[1:]
+        common = [option("seed", Seed, 1), option("output", Output, None), option("smoke", Smoke, False)]
+        if self.rounds is not None:
+            common.insert(0, option("rounds", Rounds, self.rounds))
+        run.__doc__ = self.command.__doc__
+        run.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
+        return run
 
 
-ONCE = {"rounds": 1}
 BENCHMARKS = (
-    Benchmark(
-        "limit", "the engine beside a hand-written Numba program that does the same job", engine.limit,
-        ONCE | {"events": 20_000, "accounts": 2_000},
-    ),
-    Benchmark(
-        "spark", "a streaming pipeline with transact beside the same one with an identity", engine.spark,
-        ONCE | {"batch_rows": 2_000, "batches": 2, "accounts": 500},
-    ),
-    Benchmark(
-        "spark-logging", "versions that keep rows beside versions that keep events: speed, bytes, opening",
-        engine.spark_logging, ONCE | {"batch_rows": 500, "batches": 1, "accounts": 200}, "bench",
-    ),
-    Benchmark(
-        "work", "1,000 transactions on a small and on a large table; memory and loading of a very large one",
-        engine.work, ONCE | {"rows_small": 500, "rows_large": 5_000, "memory_rows": 20_000},
-    ),
-    Benchmark(
-        "strategies", "adaptive beside every fixed strategy, over a grid of workloads", strategies.strategies, ONCE,
-        "bench",
-    ),
-    Benchmark(
-        "scaling", "every strategy with 1, 2, 4, ... workers, beside threads that share nothing", strategies.scaling,
-        ONCE | {"cost": 0.1}, "bench",
-    ),
-    Benchmark(
-        "dynamic", "a stream whose character changes: thirteen phases of a ledger", strategies.dynamic,
-        ONCE | {"batches": 1}, "bench",
-    ),
-    Benchmark(
-        "free", "functions that take no time: what adaptive costs where there is nothing to gain", strategies.free,
-        {"batches": 2},
-    ),
-    Benchmark(
-        "groups", "two groups in the same batches: several strategies at once beside each single one",
-        strategies.groups, ONCE, "bench",
-    ),
-    Benchmark(
-        "graph", "building the graph of a batch: operations per second and core, bytes", strategies.graph,
-        ONCE | {"batch_events": 200},
-    ),
-    Benchmark("peers", "events per second beside MorphStream's released code", strategies.peers, ONCE),
-    Benchmark(
-        "leaderboard", "a dataflow graph beside a client that calls its procedures one by one", streams.leaderboard,
-        ONCE | {"votes": 300}, "bench",
-    ),
-    Benchmark(
-        "triggers", "chains of 1 to 10 procedures: started inside the engine, or from outside", streams.triggers,
-        ONCE | {"batches": 50}, "bench",
-    ),
-    Benchmark(
-        "windows", "a window of 100,000 rows beside one of 100: what a row costs", streams.windows,
-        ONCE | {"inserts": 500},
-    ),
-    Benchmark(
-        "stages", "steps of a graph that share no table: one after the other, and side by side", streams.stages,
-        ONCE | {"events": 300, "cost": 0.1},
-    ),
-    Benchmark(
-        "mixed", "plain transactions in one program with a graph and with look-ups: by one worker, and by several",
-        streams.mixed, ONCE | {"events": 300, "cost": 0.1},
-    ),
-    Benchmark(
-        "execute", "one transaction now, between the batches of a stream", streams.execute,
-        ONCE | {"requests": 100, "votes": 20},
-    ),
-    Benchmark(
-        "durable", "calls and batches that are on the disk when they return, beside the disk and beside memory",
-        durability.durable, ONCE | {"calls": 32, "batches": 2, "events": 200},
-    ),
-    Benchmark(
-        "logging", "strong and weak logging of chains of procedures, with and without group commit",
-        durability.logging, ONCE | {"tuples": 10, "clients": 2}, "bench",
-    ),
-    Benchmark(
-        "recovery", "opening after a crash: by graph, by bytes of log; a checkpoint of 10 million rows",
-        durability.recovery, ONCE | {"tuples": 20, "transactions": 200, "rows": 2_000}, "bench",
-    ),
-    Benchmark(  # as many rows as it takes to be due for a checkpoint
-        "checkpoints", "batches while checkpoints are written (p99), and with 10,000 versions kept",
-        durability.checkpoints, ONCE | {"rows": 4_400_000, "kept": 50},
-    ),
+    Benchmark("limit", "the engine beside a hand-written Numba program that does the same job",
+        engine.limit, 9, {"events": 20_000, "accounts": 2_000}),
+    Benchmark("spark", "a streaming pipeline with transact beside the same one with an identity",
+        engine.spark, 5, {"batch_rows": 2_000, "batches": 2, "accounts": 500}),
+    Benchmark("spark-logging", "versions that keep rows beside versions that keep events: speed, bytes, opening",
+        engine.spark_logging, 5, {"batch_rows": 500, "batches": 1, "accounts": 200}, "bench"),
+    Benchmark("work", "1,000 transactions on a small and on a large table; memory and loading of a very large one",
+        engine.work, 5, {"rows_small": 500, "rows_large": 5_000, "memory_rows": 20_000}),
+    Benchmark("strategies", "adaptive beside every fixed strategy, over a grid of workloads",
+        strategies.strategies, 7, {}, "bench"),
+    Benchmark("scaling", "every strategy with 1, 2, 4, ... workers, beside threads that share nothing",
+        strategies.scaling, 5, {"cost": 0.1}, "bench"),
+    Benchmark("dynamic", "a stream whose character changes: thirteen phases of a ledger",
+        strategies.dynamic, 3, {"batches": 1}, "bench"),
+    Benchmark("free", "functions that take no time: what adaptive costs where there is nothing to gain",
+        strategies.free, None, {"batches": 2}),
+    Benchmark("groups", "two groups in the same batches: several strategies at once beside each single one",
+        strategies.groups, 9, {}, "bench"),
+    Benchmark("graph", "building the graph of a batch: operations per second and core, bytes",
+        strategies.graph, 15, {"batch_events": 200}),
+    Benchmark("peers", "events per second beside MorphStream's released code",
+        strategies.peers, 5),
+    Benchmark("leaderboard", "a dataflow graph beside a client that calls its procedures one by one",
+        streams.leaderboard, 5, {"votes": 300}, "bench"),
+    Benchmark("triggers", "chains of 1 to 10 procedures: started inside the engine, or from outside",
+        streams.triggers, 3, {"batches": 50}, "bench"),
+    Benchmark("windows", "a window of 100,000 rows beside one of 100: what a row costs",
+        streams.windows, 7, {"inserts": 500}),
+    Benchmark("stages", "steps of a graph that share no table: one after the other, and side by side",
+        streams.stages, 7, {"events": 300, "cost": 0.1}),
+    Benchmark("mixed",
+        "plain transactions in one program with a graph and with look-ups: by one worker, and by several",
+        streams.mixed, 7, {"events": 300, "cost": 0.1}),
+    Benchmark("execute", "one transaction now, between the batches of a stream",
+        streams.execute, 7, {"requests": 100, "votes": 20}),
+    Benchmark("durable", "calls and batches that are on the disk when they return, beside the disk and beside memory",
+        durability.durable, 7, {"calls": 32, "batches": 2, "events": 200}),
+    Benchmark("logging", "strong and weak logging of chains of procedures, with and without group commit",
+        durability.logging, 3, {"tuples": 10, "clients": 2}, "bench"),
+    Benchmark("recovery", "opening after a crash: by graph, by bytes of log; a checkpoint of 10 million rows",
+        durability.recovery, 3, {"tuples": 20, "transactions": 200, "rows": 2_000}, "bench"),
+    # As many rows as it takes to be due for a checkpoint.
+    Benchmark("checkpoints", "batches while checkpoints are written (p99), and with 10,000 versions kept",
+        durability.checkpoints, 3, {"rows": 4_400_000, "kept": 50}),
 )  # fmt: skip
 
 
@@ -150,9 +137,7 @@ def demand(benchmarks: Iterable[Benchmark]) -> None:
 app = typer.Typer(no_args_is_help=True, help="Measure: every run verified, variants interleaved, ratios printed.")
 
 for _benchmark in BENCHMARKS:
-    app.command(_benchmark.name, short_help=_benchmark.measures)(
-        functools.wraps(_benchmark.command)(functools.partial(Benchmark.run, _benchmark))
-    )
+    app.command(_benchmark.name, short_help=_benchmark.measures)(_benchmark.as_typer_command())
 
 
 @app.command("all", short_help="all of the above, one after the other; more than an hour without --smoke")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,20 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from tidegate.commands import bench_view as view
-from tidegate.commands.bench_options import Output, Rounds, Seed, Smoke
+from tidegate.commands.bench_run import BenchRun, temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def limit(
+    run: BenchRun,
     events: Annotated[int, typer.Option(min=1, help="Ledger events in one run.")] = 1_000_000,
     accounts: Annotated[int, typer.Option(min=1, help="Accounts, under arbitrary 64-bit numbers.")] = 100_000,
-    rounds: Rounds = 9,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
 ) -> None:
     """The engine, Arrow to Arrow, beside a program written by hand in Numba for the same job.
 
@@ -32,50 +27,33 @@ def limit(
     """
     from tidegate.benchmarks import limit as experiments
 
-    bar = None if smoke else experiments.BAR
-    declared = experiments.experiment(events=events, accounts=accounts, seed=seed, rounds=rounds, bar=bar)
-    view.finish([view.run(declared, view.file_for(output, "limit", smoke))])
+    run.show(experiments.experiment(events=events, accounts=accounts, seed=run.seed))
 
 
 def spark(
+    run: BenchRun,
     batch_rows: Annotated[int, typer.Option(min=1, help="Rows in each micro-batch.")] = 200_000,
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches that count in one run.")] = 8,
     accounts: Annotated[int, typer.Option(min=1, help="Accounts that the events share.")] = 100_000,
     sink: Annotated[str, typer.Option(help="parquet, or noop to leave writing out.")] = "parquet",
-    rounds: Rounds = 5,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
 ) -> None:
     """A streaming pipeline with `transact` beside the same one with an identity `mapInArrow`.
 
     Example: `tidegate bench spark --sink noop`
     """
     from tidegate.benchmarks import spark_pipeline
+    from tidegate.workloads.ledger import LedgerSettings
 
+    settings = LedgerSettings(accounts=accounts, seed=run.seed)
     with _spark_and_folder() as (session, folder):
-        declared = spark_pipeline.pipeline_experiment(
-            session,
-            folder,
-            batch_rows=batch_rows,
-            batches=batches,
-            accounts=accounts,
-            seed=seed,
-            rounds=rounds,
-            sink=sink,
-            bar=None if smoke else spark_pipeline.BAR,
-        )
-        view.finish([view.run(declared, view.file_for(output, "spark", smoke))])
+        run.show(spark_pipeline.pipeline_experiment(session, folder, settings, batch_rows, batches, sink))
 
 
 def spark_logging(
+    run: BenchRun,
     batch_rows: Annotated[int, typer.Option(min=1, help="Events in each micro-batch of a ledger.")] = 25_000,
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches that count in one run.")] = 4,
     accounts: Annotated[int, typer.Option(min=1, help="Accounts of the ledger with many.")] = 100_000,
-    rounds: Rounds = 5,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
 ) -> None:
     """Versions that keep the rows which a batch changed beside versions that keep its events.
 
@@ -86,32 +64,20 @@ def spark_logging(
     """
     from tidegate.benchmarks import spark_logging as experiments
     from tidegate.benchmarks import spark_plots
-    from tidegate.benchmarks.harness import Experiment, Report
 
-    console, file = Console(), view.file_for(output, "spark-logging", smoke)
-    sizes = experiments.Sizes(batch_rows, batches, accounts, rounds, seed)
-
-    def take(declared: Experiment) -> Report:
-        report = view.measure(declared, console)
-        view.show(report, console, file)
-        return report
-
+    sizes = experiments.Sizes(batch_rows, batches, accounts, run.rounds, run.seed)
     with _spark_and_folder() as (session, folder):
-        found = experiments.measure(session, folder, experiments.streams(folder, sizes), sizes, take)
-    weights = {(each.stream, log): size for each in found for log, size in each.sizes.items()}
-    console.print(experiments.render_sizes(weights))
-    view.append(file, experiments.size_records(weights, sizes))
-    view.draw(console, file, "spark-logging", lambda picture: spark_plots.plot_spark_logging(found, picture))
+        found = experiments.measure(session, folder, experiments.streams(folder, sizes), sizes, run.show)
+    run.console.print(experiments.render_sizes(found))
+    run.append(experiments.size_records(found, sizes))
+    run.draw(lambda picture: spark_plots.plot_spark_logging(found, picture))
 
 
 def work(
+    run: BenchRun,
     rows_small: Annotated[int, typer.Option(min=1, help="Rows of the small table.")] = 20_000,
     rows_large: Annotated[int, typer.Option(min=1, help="Rows of the large table.")] = 4_000_000,
     memory_rows: Annotated[int, typer.Option(min=1, help="Rows whose memory is measured.")] = 10_000_000,
-    rounds: Rounds = 5,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
 ) -> None:
     """Whether cost follows the work: a thousand transactions on a small and on a large table.
 
@@ -124,18 +90,18 @@ def work(
     from tidegate.benchmarks import memory, spark_pipeline
     from tidegate.benchmarks import work as experiments
 
-    sizes = experiments.Sizes(rows_small, rows_large, rounds=rounds, seed=seed)
-    if smoke:
+    sizes = experiments.Sizes(rows_small, rows_large, rounds=run.rounds, seed=run.seed)
+    if run.smoke:
         sizes = replace(sizes, batch_events=100, batches=2)
-    bar = None if smoke else experiments.BAR
-    file = view.file_for(output, "work", smoke)
-    passed = [view.run(experiments.engine_experiment(sizes, bar), file)]
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        passed.append(view.run(experiments.versions_experiment(sizes, Path(folder), bar), file))
-    passed.append(view.show_memory(memory.measure(memory_rows, seed), seed, file))
+    run.show(experiments.engine_experiment(sizes))
+    with temporary_folder() as folder:
+        run.show(experiments.versions_experiment(sizes, folder))
+    footprint = memory.measure(memory_rows, run.seed)
+    run.console.print(footprint.render())
+    run.append([footprint.as_record(run.seed)])
+    run.passed &= footprint.passed
     with _spark_and_folder() as (session, folder):
-        passed.append(view.run(spark_pipeline.work_experiment(session, folder, sizes, bar), file))
-    view.finish(passed)
+        run.show(spark_pipeline.work_experiment(session, folder, sizes))
 
 
 @contextmanager
@@ -146,7 +112,7 @@ def _spark_and_folder() -> Iterator[tuple[SparkSession, Path]]:
     Console().print("starting Spark", style="dim")  # no spinner: the JVM may print, too
     started = session("tidegate bench", config=SESSION_CONFIG)
     try:
-        with tempfile.TemporaryDirectory(prefix="tidegate-bench-", ignore_cleanup_errors=True) as folder:
-            yield started, Path(folder)
+        with temporary_folder() as folder:
+            yield started, folder
     finally:
         started.stop()

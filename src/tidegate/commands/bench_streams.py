@@ -8,18 +8,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from tidegate.commands import bench_view as view
-from tidegate.commands.bench_options import Output, Rounds, Seed, Smoke
+from tidegate.commands.bench_run import BenchRun
+
+Workers = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="all cores")]
 
 
 def leaderboard(
-    votes: Annotated[int, typer.Option(min=1, help="Votes in one run, each an atomic batch.")] = 40_000,
-    rounds: Rounds = 5,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
+    run: BenchRun, votes: Annotated[int, typer.Option(min=1, help="Votes in one run, each an atomic batch.")] = 40_000
 ) -> None:
     """A leaderboard as one nested transaction a vote, beside a client that calls the procedures and waits.
 
@@ -29,55 +25,40 @@ def leaderboard(
     """
     from dataclasses import replace
 
+    from tidegate.benchmarks import charts
     from tidegate.benchmarks import leaderboard as experiments
-    from tidegate.benchmarks import stream_plots
     from tidegate.workloads.leaderboard import FAST, PAPER
 
-    console, file = Console(), view.file_for(output, "leaderboard", smoke)
-    bar = None if smoke else experiments.BAR
-    passed, reports = [], []
-    for settings in (PAPER, FAST):
-        declared = experiments.experiment(replace(settings, seed=seed), votes=votes, rounds=rounds, bar=bar)
-        reports.append(view.measure(declared, console))
-        passed.append(view.show(reports[-1], console, file))
-    speed = votes / reports[0][experiments.GRAPH].seconds_median
-    console.print(f"  {speed:,.0f} batches of one vote a second on one core; required: {experiments.SPEED_BAR:,}")
-    view.draw(console, file, "leaderboard", lambda picture: stream_plots.plot_leaderboard(reports, picture))
-    view.finish([*passed, smoke or speed >= experiments.SPEED_BAR])
+    reports = [
+        run.show(experiments.experiment(replace(settings, seed=run.seed), votes=votes)) for settings in (PAPER, FAST)
+    ]
+    speed, bar = reports[0].items_per_second(experiments.GRAPH), experiments.SPEED_BAR
+    run.console.print(f"  {speed:,.0f} batches of one vote a second on one core; required: {bar:,}")
+    run.draw(lambda picture: charts.plot_leaderboard(reports, picture))
+    run.passed &= run.smoke or speed >= bar
 
 
 def triggers(
+    run: BenchRun,
     batches: Annotated[int, typer.Option(min=1, help="Tuples that go through a chain, each an atomic batch.")] = 5_000,
-    rounds: Rounds = 3,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
 ) -> None:
     """Chains of 1 to 10 procedures: started by commits, inside one transaction, or by a client that waits.
 
     Example: `tidegate bench triggers --batches 20000`
     """
-    from tidegate.benchmarks import stream_plots
+    from tidegate.benchmarks import charts
     from tidegate.benchmarks import triggers as experiments
 
-    console, file = Console(), view.file_for(output, "triggers", smoke)
-    lengths = (1, 2) if smoke else experiments.LENGTHS
-    passed, reports = [], {}
+    lengths, reports = (1, 2) if run.smoke else experiments.LENGTHS, {}
     for length in lengths:
-        bar = experiments.BAR if length == max(lengths) and not smoke else None
-        declared = experiments.experiment(length, batches=batches, seed=seed, rounds=rounds, bar=bar)
-        reports[length] = view.measure(declared, console)
-        passed.append(view.show(reports[length], console, file))
-    view.draw(console, file, "triggers", lambda picture: stream_plots.plot_triggers(reports, picture))
-    view.finish(passed)
+        bar = experiments.BAR if length == max(lengths) else None
+        reports[length] = run.show(experiments.experiment(length, batches=batches, seed=run.seed, bar=bar))
+    run.draw(lambda picture: charts.plot_triggers(reports, picture))
 
 
 def windows(
+    run: BenchRun,
     inserts: Annotated[int, typer.Option(min=1, help="Tuples that enter a full window in one run.")] = 200_000,
-    rounds: Rounds = 7,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
 ) -> None:
     """A window of 100,000 rows that slides by one, beside one of 100: what a row costs, with all aggregates.
 
@@ -85,21 +66,16 @@ def windows(
     """
     from tidegate.benchmarks import windows as experiments
 
-    bar = None if smoke else experiments.BAR
-    sizes = (10, 100) if smoke else (experiments.SMALL, experiments.LARGE)
-    declared = experiments.experiment(sizes, inserts=inserts, seed=seed, rounds=rounds, bar=bar)
-    view.finish([view.run(declared, view.file_for(output, "windows", smoke))])
+    sizes = (10, 100) if run.smoke else (experiments.SMALL, experiments.LARGE)
+    run.show(experiments.experiment(sizes, inserts=inserts, seed=run.seed))
 
 
 def stages(
+    run: BenchRun,
     steps: Annotated[int, typer.Option(min=1, help="Steps in the line, each with a table of its own.")] = 2,
     events: Annotated[int, typer.Option(min=1, help="Tuples in one run, each an atomic batch.")] = 20_000,
     cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work in each step.")] = 2.0,
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="all cores")] = None,
-    rounds: Rounds = 7,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
+    workers: Workers = None,
 ) -> None:
     """A line of steps that share no table: one after the other, and side by side on several workers.
 
@@ -109,26 +85,15 @@ def stages(
     from tidegate.foundation.processors import processors
     from tidegate.workloads.cost import calibrate
 
-    declared = experiments.experiment(
-        steps,
-        events=events,
-        cost_us=cost,
-        pace=calibrate(),
-        workers=workers or processors(),
-        seed=seed,
-        rounds=rounds,
-    )
-    view.finish([view.run(declared, view.file_for(output, "stages", smoke))])
+    pace, workers = calibrate(), workers or processors()
+    run.show(experiments.experiment(steps, events=events, cost_us=cost, pace=pace, workers=workers, seed=run.seed))
 
 
 def mixed(
+    run: BenchRun,
     events: Annotated[int, typer.Option(min=1, help="Events in one run.")] = 20_000,
     cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work in each plain transaction.")] = 10.0,
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="all cores")] = None,
-    rounds: Rounds = 7,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
+    workers: Workers = None,
 ) -> None:
     """Plain transactions in one program with a graph and with look-ups: by one worker, and by several.
 
@@ -138,25 +103,14 @@ def mixed(
     from tidegate.foundation.processors import processors
     from tidegate.workloads.cost import calibrate
 
-    declared = experiments.experiment(
-        events=events,
-        cost_us=cost,
-        pace=calibrate(),
-        workers=workers or processors(),
-        seed=seed,
-        rounds=rounds,
-        bar=None if smoke else experiments.BAR,
-    )
-    view.finish([view.run(declared, view.file_for(output, "mixed", smoke))])
+    pace, workers = calibrate(), workers or processors()
+    run.show(experiments.experiment(events=events, cost_us=cost, pace=pace, workers=workers, seed=run.seed))
 
 
 def execute(
+    run: BenchRun,
     requests: Annotated[int, typer.Option(min=100, help="Calls in one run.")] = 5_000,
     votes: Annotated[int, typer.Option(min=1, help="Votes in each batch between a hundred calls.")] = 500,
-    rounds: Rounds = 7,
-    seed: Seed = 1,
-    output: Output = None,
-    smoke: Smoke = False,
 ) -> None:
     """What one transaction takes that is asked for now, between the batches of a stream.
 
@@ -164,9 +118,5 @@ def execute(
     """
     from tidegate.benchmarks import execute as experiments
 
-    console, file = Console(), view.file_for(output, "execute", smoke)
-    declared = experiments.experiment(requests=requests, votes=votes, seed=seed, rounds=rounds)
-    report = view.measure(declared, console)
-    view.show(report, console, file)
-    bars, settings = experiments.bars(report), declared.settings
-    view.finish([smoke or view.show_bars("execute", bars, console, file, seed=seed, settings=settings)])
+    report = run.show(experiments.experiment(requests=requests, votes=votes, seed=run.seed))
+    run.require(experiments.bars(report), report.experiment.settings)

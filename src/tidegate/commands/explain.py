@@ -116,21 +116,16 @@ def find_dataflows(target: str) -> list[Dataflow]:
     """The dataflow graph that a target names, or all of a module."""
     from tidegate.api.dataflow import Dataflow
 
-    place, separator, name = target.rpartition(":")
-    module = _load(place if separator else target)
-    there = {key: value for key, value in vars(module).items() if isinstance(value, Dataflow)}
-    if not separator:
-        return list(there.values())
-    return [there[name]] if name in there else []
+    place, name = _split(target)
+    there = {key: value for key, value in vars(_load(place)).items() if isinstance(value, Dataflow)}
+    return [graph for key, graph in there.items() if name in ("", key)]
 
 
 def find_transactions(target: str) -> list[Transaction]:
     """The transaction that a target names, or all of a module."""
     from tidegate.api.transaction import Transaction
 
-    place, separator, name = target.rpartition(":")
-    if not separator:
-        place, name = target, ""
+    place, name = _split(target)
     module = _load(place)
     all_of_them = {key: value for key, value in vars(module).items() if isinstance(value, Transaction)}
     choices = ", ".join(all_of_them) or "none"
@@ -140,6 +135,12 @@ def find_transactions(target: str) -> list[Transaction]:
     if not all_of_them:
         raise DefinitionError(f"{place}: no transactions; declare a function with @tg.transaction")
     return [all_of_them[name]] if name else list(all_of_them.values())
+
+
+def _split(target: str) -> tuple[str, str]:
+    """The module or file of a target, and the name in it; empty where all are meant."""
+    place, separator, name = target.rpartition(":")
+    return (place, name) if separator else (target, "")
 
 
 def _load(place: str) -> ModuleType:
@@ -174,14 +175,14 @@ def describe(transaction: Transaction) -> Explanation:
     """What there is to know about a transaction before it runs."""
     plan = transaction.plan
     operations = tuple(_operations(transaction))
-    tables = {parameter.name: parameter.table.name for parameter in plan.parameters if hasattr(parameter, "table")}
+    named = {each.name: f"{each.name} ({each.table.name})" for each in plan.parameters if hasattr(each, "table")}
     temporal, parametric = [], []
     for number, operation in enumerate(operations, start=1):
         for row in operation.writes:
-            temporal.append(f"operation {number} waits for the previous write of {_named(row, tables)}")
+            temporal.append(f"operation {number} waits for the previous write of {named[row]}")
         for row in operation.reads:
             if row not in operation.writes:
-                parametric.append(f"operation {number} needs {_named(row, tables)} as it was before the transaction")
+                parametric.append(f"operation {number} needs {named[row]} as it was before the transaction")
     return Explanation(
         transaction=plan.name,
         place=f"{plan.place.file}:{plan.place.line}",
@@ -193,18 +194,16 @@ def describe(transaction: Transaction) -> Explanation:
     )
 
 
-def _named(row: str, tables: dict[str, str]) -> str:
-    return f"{row} ({tables[row]})"
-
-
 def _operations(transaction: Transaction) -> Iterable[OperationView]:
+    from tidegate.operations.plan import NEVER
+
     plan = transaction.plan
     for part in plan.slices:
         yield OperationView(
             reads=_rows_read(part.rows, part.accesses),
             writes=part.writes,
             touches=_touches(part.accesses),
-            can_fail=_can_fail(part.first_failure),
+            can_fail=part.first_failure != NEVER,
             text=part.text,
         )
     if not plan.slices:
@@ -223,12 +222,6 @@ def _rows_read(rows: tuple[str, ...], accesses: tuple[Access, ...]) -> tuple[str
     read = {access.parameter for access in accesses if access.action == "read"}
     written = {access.parameter for access in accesses if access.action != "read"}
     return tuple(row for row in rows if row in read or row not in written)
-
-
-def _can_fail(first_failure: int) -> bool:
-    from tidegate.operations.plan import NEVER
-
-    return first_failure != NEVER
 
 
 def _touches(accesses: tuple[Access, ...]) -> tuple[Touch, ...]:
@@ -307,7 +300,8 @@ def _drawn(graph: Dataflow) -> RenderableType:
                 table.add_row("", "", literal(windows, "dim"), "", "")
         nested = "commit together" if len(group) > 1 else "a transaction of its own"
         parts.append(Panel(table, title=f"{number}. {nested}", title_align="left", box=box.ROUNDED, expand=False))
-    outputs = sorted({stream.name for member in graph.transactions for stream in member.emits} - _consumed(graph))
+    consumed = {getattr(member.on, "name", "") for member in graph.transactions}
+    outputs = sorted({stream.name for member in graph.transactions for stream in member.emits} - consumed)
     if outputs:
         parts.append(literal(f"outputs, taken with engine.take(): {', '.join(outputs)}"))
     parts.append(_stages(graph))
@@ -330,10 +324,6 @@ def _stages(graph: Dataflow) -> Text:
         return Text("one stage: by shared tables or streams, all of it runs in one order")
     shown = "  |  ".join(", ".join(stage) for stage in stages)
     return Text(f"{len(stages)} stages that share no table, so that workers can run them side by side: {shown}")
-
-
-def _consumed(graph: Dataflow) -> set[str]:
-    return {getattr(member.on, "name", "") for member in graph.transactions}
 
 
 def _operation(number: int, operation: OperationView) -> Panel:

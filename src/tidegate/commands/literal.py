@@ -11,7 +11,7 @@ in this package goes through `literal` on its way to a table or a line:
     right-to-left override  \u202e
     ü, 漢字, 👩‍🚀             the same
 
-Characters that move the cursor, begin a sequence, reorder what stands around them or cannot be seen are
+Characters that move the cursor, begin a sequence, reorder the text around them or cannot be seen are
 shown as Python writes them. The joiners stay: emoji and Persian are written with them. A backslash is a
 backslash, so text that itself holds `\x1b` looks the same as the character; JSON (`--json`) tells them apart.
 """

@@ -10,19 +10,17 @@ JSON value and nothing else.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tidegate.commands.literal import literal
+from tidegate.commands.state_printing import Json, empty_table, open_state, print_json, say, say_right, say_wrong
 
 if TYPE_CHECKING:
     from tidegate.commands.log_check import LogCheck, SegmentCheck
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Look into the command log of an engine: segments, commands, checksums.")
 
 Path = Annotated[str, typer.Argument(help="The state's path, as it was given to tg.Engine(directory=...).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command("ls")
@@ -43,13 +40,12 @@ def list_segments(path: Path, as_json: Json = False) -> None:
     """
     from tidegate.commands.log_check import check_log
 
-    storage = _open(path)
+    storage = open_state(path)
     found = check_log(storage)
     if as_json:
-        _print_json({"path": storage.path, "segments": [_segment_record(each) for each in found.segments]})
+        print_json({"path": storage.path, "segments": [_segment_record(each) for each in found.segments]})
         return
-    console = Console()
-    view = _table(storage.path)
+    view = empty_table(storage.path)
     for heading in ("segment", "first", "commands", "bytes", "program", "in a checkpoint", "end"):
         view.add_column(heading, no_wrap=heading != "end", justify="right" if heading in _NUMBERS else "left")
     for each in found.segments:
@@ -59,8 +55,8 @@ def list_segments(path: Path, as_json: Json = False) -> None:
             literal(each.name), f"{each.first}", f"{each.commands:,}", f"{each.used:,}", literal(program), covered,
             _end(each),
         )  # fmt: skip
-    console.print(view)
-    console.print(literal(_told(found)), soft_wrap=True)
+    Console().print(view)
+    say(_told(found))
 
 
 @app.command("show")
@@ -80,19 +76,19 @@ def show_commands(
     """
     from tidegate.commands.log_records import read_commands, text, to_json
 
-    storage = _open(path)
+    storage = open_state(path)
     _require_state(storage)
     shown: deque[Logged] = deque(maxlen=(limit or None) if first is None else None)
     wanted = read_commands(storage, first or 1)
     damage: Exception | None = None
     try:
         shown.extend(wanted if first is None or not limit else islice(wanted, limit))
-    except Exception as error:  # what stands before the damage is shown, then what is wrong
+    except Exception as error:  # what was read before the damage is shown, then what is wrong
         damage = error
     if as_json:
-        _print_json([to_json(each) for each in shown])
+        print_json([to_json(each) for each in shown])
     else:
-        view = _table(storage.path)
+        view = empty_table(storage.path)
         view.add_column("number", justify="right")
         view.add_column("command", overflow="fold")
         for each in shown:
@@ -111,19 +107,17 @@ def verify_log(path: Path, as_json: Json = False) -> None:
     """
     from tidegate.commands.log_check import check_log
 
-    storage = _open(path)
+    storage = open_state(path)
     found = check_log(storage)
     if as_json:
         segments = [_segment_record(each) for each in found.segments]
-        _print_json({"path": storage.path, "sound": found.sound, "segments": segments, "problems": found.problems})
+        print_json({"path": storage.path, "sound": found.sound, "segments": segments, "problems": found.problems})
     else:
-        console = Console()
         for problem in (*(each.problem for each in found.segments if each.problem), *found.problems):
-            console.print(Text.assemble(("✗ ", "red"), literal(problem)), soft_wrap=True)
+            say_wrong(problem)
         if found.sound:
             used = sum(each.used for each in found.segments)
-            told = f"{len(found.segments)} segments, {used:,} bytes: all as they were written; {_told(found)}"
-            console.print(Text.assemble(("✓ ", "green"), literal(told)), soft_wrap=True)
+            say_right(f"{len(found.segments)} segments, {used:,} bytes: all as they were written; {_told(found)}")
     if not found.sound:
         raise typer.Exit(1)
 
@@ -154,12 +148,6 @@ def _segment_record(each: SegmentCheck) -> dict[str, Any]:
     return record
 
 
-def _open(path: str) -> Storage:
-    from tidegate.foundation.storage import open_storage
-
-    return open_storage(path)
-
-
 def _require_state(storage: Storage) -> None:
     from tidegate.durability.log_segments import numbers
     from tidegate.durability.version_reader import VersionReader
@@ -167,13 +155,3 @@ def _require_state(storage: Storage) -> None:
     reader = VersionReader(storage)
     if not reader.refresh() and not numbers(storage):
         reader.load(None)  # raises, and says that there is no state here
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=literal(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
-    )
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2))

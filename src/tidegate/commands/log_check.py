@@ -5,12 +5,12 @@
     000000000701.log   701 to 949    goes on from 5d01   whole
     000000000950.log   950 to 961    goes on from 7f2a   whole, or torn: the last one may be
 
-Damage is collected, not raised: a person who runs this wants to know all of it. A torn tail is none: a crash leaves
-it, nobody was told that what it held is safe, and the next engine cuts it off. Commands that no segment holds are
-missing only behind the newest checkpoint; before it they were removed, or never logged, as those of plain Python.
+Damage is collected, not raised, so that one run shows all of it. A torn tail is not damage: a crash leaves it, nothing
+in it was acknowledged, and the next engine truncates it. Commands that no segment holds are missing only behind the
+newest checkpoint; before it they were removed, or never logged, as those of plain Python are.
 
-An engine may run meanwhile: it makes checkpoints and removes what they cover. So if something seems wrong and there is
-another checkpoint than at first, all is looked at again.
+An engine that runs at the same time makes checkpoints and removes the segments that they cover. So if something seems
+wrong and there is a newer checkpoint than at the start, everything is checked again.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _check(storage: Storage) -> LogCheck:
 
 
 def _read(storage: Storage, first: int, covered: int) -> SegmentCheck | None:
-    """One segment, every frame of it; None when it was removed meanwhile."""
+    """One segment, every frame of it; None when an engine has removed it."""
     name = f"{first:012d}.log"
     segment: Segment | None = None
     used, commands, torn, problem, found = 0, 0, False, None, ""

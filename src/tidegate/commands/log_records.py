@@ -82,13 +82,13 @@ def text(logged: Logged) -> str:
             return f"{name}({arguments}){once}"
         case Run():
             order = "" if record.order_by is None else f", in the order of {record.order_by}"
-            return f"run {record.events.num_rows:,} events ({_columns(record.events)}){order}"
+            return f"run {record.events.num_rows:,} events ({', '.join(record.events.column_names)}){order}"
         case Load():
-            return f"load {record.rows.num_rows:,} rows into {record.table} ({_columns(record.rows)})"
+            return f"load {record.rows.num_rows:,} rows into {record.table} ({', '.join(record.rows.column_names)})"
         case Take():
             return f"take {record.count:,} from {record.stream}"
         case Step():
-            return f"{_steps(record):,} steps of it"
+            return f"{len(unpack_steps(record.payload)):,} steps of it"
         case Void():
             return "the batch before it failed: void"
 
@@ -110,7 +110,8 @@ def to_json(logged: Logged) -> dict[str, Any]:
         case Take():
             return {**told, "kind": "take", "stream": record.stream, "count": record.count}
         case Step():
-            return {**told, "kind": "steps", "steps": _steps(record), "size": len(record.payload)}
+            steps = len(unpack_steps(record.payload))
+            return {**told, "kind": "steps", "steps": steps, "size": len(record.payload)}
         case Void():
             return {**told, "kind": "void"}
 
@@ -118,11 +119,3 @@ def to_json(logged: Logged) -> dict[str, Any]:
 def _transaction(segment: Segment, record: Execute) -> tuple[str, list[str]]:
     name, parameters = segment.transactions[record.transaction]
     return name, [parameter[0] for parameter in parameters]
-
-
-def _columns(table: Any) -> str:
-    return ", ".join(table.column_names)
-
-
-def _steps(record: Step) -> int:
-    return len(unpack_steps(record.payload))

@@ -1,6 +1,6 @@
 """What `tidegate state` needs to find rows: which table, which key, and what differs between versions.
 
-Two versions of a table are compared row by row, as Arrow tables: a row that stands in only one of them
+Two versions of a table are compared row by row, as Arrow tables: a row that is in only one of them
 belongs to a key that was added, removed or changed. Only those keys become Python objects, so the cost
 is that of reading the versions, plus what differs.
 
@@ -80,7 +80,7 @@ def difference(layout: TableLayout, before: pa.Table, after: pa.Table) -> Iterat
 
 
 def _keys_that_differ(layout: TableLayout, before: pa.Table, after: pa.Table) -> pa.Table:
-    """The keys of all rows that stand in only one of the two tables, whole rows compared."""
+    """The keys of all rows that are in only one of the two tables; whole rows are compared."""
     columns = [column.name for column in layout.columns]
     both = pa.concat_tables([before.select(columns), after.select(columns)])
     counts = both.append_column(_NUMBER, pa.array(np.ones(both.num_rows, np.int64)))

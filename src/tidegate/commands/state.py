@@ -4,7 +4,7 @@
     served    which batches were applied, by whom
     show      rows of a table at a version
     diff      what changed between two versions
-    release   give the state free when its owner is known to be gone
+    release   release the state when its owner is known to be gone
 
     verify, scrub      is it as it was written?                    state_check.py
     adopt, rollback    what a person decides about it              state_repair.py
@@ -199,7 +199,7 @@ def release_owner(
     force: Annotated[bool, typer.Option("--force", help="Also when the owner's process still runs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Give the state free, for when its owner is known to be gone but nobody can tell.
+    """Release the state, when you know that its owner is gone and Tidegate cannot see it.
 
     The same query takes its state over by itself, and so does any other where locks show that the owner is gone. This
     is needed on object stores, which have no locks, to let another query in: only you can know.
@@ -247,7 +247,7 @@ def _version_record(info: VersionInfo) -> dict[str, Any]:
 
 
 def _owner_record(store: VersionStore, newest: VersionInfo) -> dict[str, Any] | None:
-    """The owner, its epoch, and whether a process of it still runs (None: nobody can tell)."""
+    """The owner, its epoch, and whether one of its processes still runs (None: unknown)."""
     from tidegate.durability import ownership
 
     if newest.owner is None or ownership.is_released(store.storage, newest.epoch):

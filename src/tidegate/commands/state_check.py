@@ -1,8 +1,8 @@
 """`tidegate state verify` and `scrub`: is a state as it was written?
 
 `verify` reads everything once and says all that is wrong; `scrub` reads it again and again, slowly, beside a running
-query, and says what it finds when it finds it. What is checked, and how, is told in `durability.verification` and
-`durability.scrubbing`.
+query, and reports damage as soon as it is found. `durability.verification` and `durability.scrubbing` explain what is
+checked, and how.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def scrub(
     path: Path,
     every: Annotated[float, typer.Option(min=0.0, help="Seconds from the start of a pass to that of the next.")] = 3600,
     rate: Annotated[float, typer.Option(min=0.001, help="Read at most this many MB per second.")] = 20.0,
-    passes: Annotated[int, typer.Option(min=0, help="Stop after so many passes; 0 goes on until stopped.")] = 0,
+    passes: Annotated[int, typer.Option(min=0, help="Stop after this many passes; 0 runs until stopped.")] = 0,
 ) -> None:
     """Read a state again and again, slowly, and say what is damaged as soon as it is found.
 

@@ -1,8 +1,8 @@
 """`tidegate state backup` and `restore`, and `tidegate recover`: states made of states.
 
 A backup is the newest version of a live state, and restoring it gives the same state. What can still be had of a
-damaged state, or of an earlier version, becomes a state of its own by `recover`. How they stay consistent is told in
-`durability.copying` and `durability.recovery`.
+damaged state, or of an earlier version, becomes a state of its own by `recover`. `durability.copying` and
+`durability.recovery` explain how they stay consistent.
 """
 
 from __future__ import annotations
@@ -113,10 +113,7 @@ def recover(
     if result.newest >= following:
         left_out = f"Version {following} of {source.path} is" if result.newest == following else ""
         lines.append(f"{left_out or f'Versions {following} to {result.newest} of {source.path} are'} not in it.")
-    say(
-        *lines,
-        "Start the query with this path. If its checkpoint is newer, its message says how to adopt it.",
-    )
+    say(*lines, "Start the query with this path. If its checkpoint is newer, its message says how to adopt it.")
 
 
 def _record(target: Storage, result: Copied) -> dict[str, Any]:

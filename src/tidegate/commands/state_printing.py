@@ -26,7 +26,7 @@ Path = Annotated[str, typer.Argument(help="The state's path, as it was given to 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 PROGRESS_BYTES_MIN = 16 << 20
-"""Less than this is read or copied before anybody looks."""
+"""Fewer bytes are read or copied so fast that a progress bar would only flicker."""
 
 
 def open_state(path: str) -> Storage:
@@ -44,11 +44,7 @@ def print_json(value: Any) -> None:
 def empty_table(title: str) -> Table:
     """An empty table that fits many columns into a narrow terminal."""
     return Table(
-        title=literal(title, "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
+        title=literal(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
 
 
@@ -71,7 +67,7 @@ def say_right(text: object) -> None:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
-    """A bar for something that reads many bytes: what to tell about each few of them, and about how many there are."""
+    """A progress bar for reading many bytes: two functions, to call with bytes that were read, and with the total."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     bar = Progress(

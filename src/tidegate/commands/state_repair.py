@@ -1,6 +1,6 @@
 """`tidegate state adopt` and `rollback`: what a person decides about a state is written down as a version.
 
-Both refuse while somebody works on the state. What they do is told in `durability.adoption` and `durability.rollback`;
+Both refuse while a query works on the state. `durability.adoption` and `durability.rollback` explain what they do;
 here, options become calls, and what was done becomes sentences that end with what to do next.
 """
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tidegate.foundation.storage import Storage
 
 _NEXT = "Start the query again."
+
+_Done = tuple[dict[str, Any], list[str]]
+"""What a step of `adopt` did: as a JSON value, and as lines of text."""
 
 
 def adopt(
@@ -52,19 +55,18 @@ def adopt(
         raise typer.BadParameter("say what to adopt: --query and --batch, --lost, --rename or --new-table.")
     tables = [None if pair is None else _pair(pair) for pair in (rename, new_table)]
     storage = open_state(path)
-    done: list[dict[str, Any]] = []
-    lines: list[str] = []
+    steps: list[_Done] = []
     if lost:
-        _accept_loss(storage, done, lines)
+        steps.append(_accept_loss(storage))
     for pair, act in zip(tables, (_rename, _add), strict=True):
         if pair is not None:
-            act(storage, *pair, done, lines)
+            steps.append(act(storage, *pair))
     if query is not None and batch is not None:
-        _adopt_query(storage, query, batch, done, lines)
+        steps.append(_adopt_query(storage, query, batch))
     if as_json:
-        print_json({"path": storage.path, "done": done})
+        print_json({"path": storage.path, "done": [record for record, _ in steps]})
     else:
-        say(*lines, _NEXT)
+        say(*(line for _, lines in steps for line in lines), _NEXT)
 
 
 def rollback(
@@ -106,52 +108,54 @@ def _pair(text: str) -> tuple[str, str]:
     return first.strip(), second.strip()
 
 
-def _accept_loss(storage: Storage, done: list[dict[str, Any]], lines: list[str]) -> None:
+def _accept_loss(storage: Storage) -> _Done:
     from tidegate.durability.adoption import accept_loss
 
     loss = accept_loss(storage)
     newest = 0 if loss.newest is None else loss.newest.version
-    done.append({"lost": None if loss.noted is None else asdict(loss.noted), "newest": newest})
+    record = {"lost": None if loss.noted is None else asdict(loss.noted), "newest": newest}
     if loss.noted is None:
-        lines.append(f"{storage.path}: nothing is known to be lost; the newest version is {newest or 'none'}")
-        return
+        return record, [f"{storage.path}: nothing is known to be lost; the newest version is {newest or 'none'}"]
     left = f"the state goes on from version {newest}" if newest else "no version is left, the state is empty"
-    lines.append(f"{storage.path}: version {loss.noted.version} counts as lost: {left}")
+    lines = [f"{storage.path}: version {loss.noted.version} counts as lost: {left}"]
     if newest:
         lines.append(
             "If a query's checkpoint is past what this version has applied, the query is refused, and its message says "
             "which --query and --batch to adopt."
         )
+    return record, lines
 
 
-def _rename(storage: Storage, old: str, new: str, done: list[dict[str, Any]], lines: list[str]) -> None:
+def _rename(storage: Storage, old: str, new: str) -> _Done:
     from tidegate.durability.adoption import rename_table
 
     result = rename_table(storage, old, new)
-    done.append({"renamed": old, "to": new, "rows": result.rows, "version": result.version.version})
-    rows = "1 row" if result.rows == 1 else f"{result.rows:,} rows"
-    lines.append(f"{storage.path}: version {result.version.version}: {new} has the {rows} that {old} had")
+    version, rows = result.version.version, "1 row" if result.rows == 1 else f"{result.rows:,} rows"
+    record = {"renamed": old, "to": new, "rows": result.rows, "version": version}
+    return record, [f"{storage.path}: version {version}: {new} has the {rows} that {old} had"]
 
 
-def _add(storage: Storage, new: str, like: str, done: list[dict[str, Any]], lines: list[str]) -> None:
+def _add(storage: Storage, new: str, like: str) -> _Done:
     from tidegate.durability.adoption import add_table
 
     version = add_table(storage, new, like).version
-    done.append({"new_table": new, "like": like, "version": version})
-    lines.append(f"{storage.path}: version {version}: there is a table {new}, without rows; {like} keeps its own")
+    told = f"{storage.path}: version {version}: there is a table {new}, without rows; {like} keeps its own"
+    return {"new_table": new, "like": like, "version": version}, [told]
 
 
-def _adopt_query(storage: Storage, query: str, batch: int, done: list[dict[str, Any]], lines: list[str]) -> None:
+def _adopt_query(storage: Storage, query: str, batch: int) -> _Done:
     from tidegate.durability.adoption import adopt_query
 
     result = adopt_query(storage, query, batch)
     version = None if result.version is None else result.version.version
-    done.append({"query": query, "batch": batch, "version": version, "new_state": result.is_new})
+    record = {"query": query, "batch": batch, "version": version, "new_state": result.is_new}
     if version is None:
-        lines.append(f"{storage.path}: nothing to do: query {query} goes on with batch {batch} already")
-        return
-    done_already = "batch 0 counts" if batch == 1 else f"batches 0 to {batch - 1} count"
-    lines.append(f"{storage.path}: version {version}: query {query} goes on with batch {batch}")
-    lines.append(f"Its {done_already} as applied, and outcomes of theirs are not given again.")
+        return record, [f"{storage.path}: nothing to do: query {query} goes on with batch {batch} already"]
+    applied = "batch 0 counts" if batch == 1 else f"batches 0 to {batch - 1} count"
+    lines = [
+        f"{storage.path}: version {version}: query {query} goes on with batch {batch}",
+        f"Its {applied} as applied, and outcomes of theirs are not given again.",
+    ]
     if result.is_new:
         lines.append("There was no state here: this one is new and has no rows. initial={...} is not loaded into it.")
+    return record, lines

@@ -57,7 +57,7 @@ def check_history(dataflow: Graph, steps: Sequence[Step], *, first_batch: int = 
     Args:
         dataflow: the graph whose steps are judged.
         steps: the whole history, in order of execution; steps of plain transactions and of other dataflows matter
-            where they stand between the members of a nested group.
+            where they are between the members of a nested group.
         first_batch: the number of the first round, for a history that does not begin with the graph's first one.
     """
     return list(_History(dataflow, steps, first_batch).violations())

@@ -8,10 +8,12 @@ again, as Spark does after a restart. `CRASH_BEFORE_COMMIT`: everything of the b
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -85,26 +87,21 @@ def run_source(
     engine = VersionedEngine(program, storage)
     outcomes = []
 
-    def ask(engine: VersionedEngine, number: int, batch: pa.Table) -> pa.Table:
+    def ask(number: int, batch: pa.Table, engine: VersionedEngine) -> pa.Table:
         return engine.process(stream_applicant(QUERY, number), batch, order_by=order_by, late=late, owner=owner)
 
     for number, batch, crashes in source:
         for crash in crashes:
-            _die(program, storage, crash, lambda dying, n=number, b=batch: ask(dying, n, b))
+            _die(program, storage, crash, partial(ask, number, batch))
             engine = VersionedEngine(program, storage)
-        outcomes.append(ask(engine, number, batch))
+        outcomes.append(ask(number, batch, engine))
     return SourceRun(outcomes, engine)
 
 
-def _die(program: Program, storage: Storage, crash: Crash, run: object) -> None:
-    assert callable(run)
-    if crash is Crash.AFTER_COMMIT:
-        run(VersionedEngine(program, storage))
-        return
-    try:
-        run(VersionedEngine(program, cast(Storage, _BrokenStorage(storage))))
-    except _Died:
-        return
+def _die(program: Program, storage: Storage, crash: Crash, run: Callable[[VersionedEngine], object]) -> None:
+    broken = storage if crash is Crash.AFTER_COMMIT else cast(Storage, _BrokenStorage(storage))
+    with contextlib.suppress(_Died):
+        run(VersionedEngine(program, broken))
 
 
 class _Died(BaseException):

@@ -9,6 +9,9 @@ against the plain Python functions.
     bidding            bids beside sellers who change prices and stock        (OB)
     tolls              a toll road whose price depends on the traffic         (TP)
     dynamic            the streaming ledger in thirteen phases
+    leaderboard        a talent show as a dataflow graph
+    chains             dataflow graphs of any length
+    mixed              plain transactions beside a graph
 
 `workload` holds what they have in common, `cost` what an operation costs. Workloads use the public
 API alone (`import tidegate as tg`).

@@ -19,27 +19,16 @@ Promise: what is left is what there was, plus what was topped up, minus what was
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import tidegate as tg
-from tidegate.workloads.cost import NOMINAL_PACE, burn
-from tidegate.workloads.workload import (
-    PLENTY,
-    TOO_MUCH,
-    Run,
-    Settings,
-    Tables,
-    Workload,
-    Zipf,
-    lists_column,
-    names_column,
-)
+from tidegate.workloads.cost import burn
+from tidegate.workloads.workload import PLENTY, TOO_MUCH, Run, Settings, Tables, Workload, lists_column, names_column
 
 PRICE_MIN, PRICE_MAX = 100, 200  # what sellers ask; buyers offer more, unless their bid is planted to fail
 BID, ALTER, TOP = 0, 1, 2
@@ -110,17 +99,9 @@ class Bidding(Workload):
     """Bids beside sellers who change prices and stock."""
 
     name: ClassVar[str] = "online bidding"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {Item: ("id",)}
+    tables: ClassVar[tuple[type, ...]] = (Item,)
+    program = (bid, alter, top)
     settings: BiddingSettings
-
-    def __init__(self, settings: BiddingSettings = TSTREAM, pace: float = NOMINAL_PACE) -> None:
-        super().__init__(settings, pace)
-        self._zipf = Zipf(settings.keys, settings.theta)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """Bid, alter and top."""
-        return [bid, alter, top]
 
     def opening(self) -> Tables:
         """Items 0, 1, 2, ... with plenty of each."""
@@ -136,7 +117,7 @@ class Bidding(Workload):
         aborts = random.random(count) < settings.abort_ratio
         bids, alters, tops = (kinds == kind for kind in (BID, ALTER, TOP))
         too_cheap = aborts & (random.random(count) < 0.5)
-        lists = self._zipf.draw_distinct(random, count, settings.length)
+        lists = self.zipf.draw_distinct(random, count, settings.length)
         prices = random.integers(PRICE_MIN, PRICE_MAX + 1, lists.shape)
         more = random.integers(1, 100, lists.shape)
         wrong = np.flatnonzero(aborts), random.integers(0, settings.length, int(aborts.sum()))
@@ -147,7 +128,7 @@ class Bidding(Workload):
         return pa.table(
             {
                 "transaction": names_column(kinds, ["bid", "alter", "top"]),
-                "item": pa.array(self._zipf.draw(random, count), mask=~bids),
+                "item": pa.array(self.zipf.draw(random, count), mask=~bids),
                 "price": pa.array(price, mask=~bids),
                 "quantity": pa.array(quantity, mask=~bids),
                 "items": lists_column(lists, ~bids),

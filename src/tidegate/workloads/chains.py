@@ -17,6 +17,7 @@ from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.workloads.written import load_source
 
@@ -89,6 +90,15 @@ def chain_events(count: int, seed: int = 1) -> pa.Table:
     return pa.table({"counter_1": np.ones(count, np.int64), "value": values})
 
 
+def chain_rows(length: int, events: pa.Table) -> pa.Table:
+    """The counters of a chain after these tuples went through it."""
+    count, total = events.num_rows, pc.sum(events["value"]).as_py()
+    steps = range(1, length + 1)
+    return pa.table(
+        {"id": [*steps], "count": [count] * length, "total": [total + (step - 1) * count for step in steps]}
+    )
+
+
 _STAGES_HEAD = """\
 import tidegate as tg
 from tidegate.workloads.cost import burn
@@ -136,6 +146,6 @@ def load_stages(length: int) -> ModuleType:
 
 
 def stages_events(count: int, rounds: int, seed: int = 1) -> pa.Table:
-    """Tuples for the first stage, over a thousand rows, each with so many rounds of work in every step."""
+    """Tuples for the first stage, over a thousand rows; each costs `rounds` rounds of work in every step."""
     rows = np.random.default_rng(seed).integers(0, 1_000, count)
     return pa.table({"tally": rows, "rounds": np.full(count, rounds)})

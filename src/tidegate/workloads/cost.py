@@ -1,8 +1,8 @@
 """What an operation costs: a loop of integer arithmetic, and how long one round of it takes here.
 
 A published workload says "10 µs for each operation". `burn` spends that time inside a transaction, as
-compiled code that no optimiser can leave out: its result goes into the row, as a seal over the row's
-history. So the seal costs time, and it tells whether a row saw its changes in the right order.
+compiled code that no optimiser can remove: its result goes into the row, as a seal over the row's
+history. So the seal costs time, and it shows whether a row's changes were made in the right order.
 
     seal = burn(account.seal + amount, rounds)
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 import tidegate as tg
 
 NOMINAL_PACE = 200.0
-"""Rounds in a microsecond where nobody measured: about right for a core of the 2020s."""
+"""Rounds in a microsecond where none were measured: about right for a core of the 2020s."""
 
 
 def burn(value: int, rounds: int) -> int:

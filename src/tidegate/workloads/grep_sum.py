@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,7 +40,7 @@ import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.workloads.cost import NOMINAL_PACE, burn
-from tidegate.workloads.workload import Run, Settings, Tables, Workload, Zipf, names_column
+from tidegate.workloads.workload import Run, Settings, Tables, Workload, names_column
 
 VALUE_MAX = 1_000.0
 
@@ -106,7 +105,7 @@ def source_for(length: int, reads: int) -> str:
 
 @functools.cache
 def transaction_for(length: int, reads: int) -> Any:
-    """The transaction for l and r, declared as if its text stood in a file."""
+    """The transaction for l and r, declared as if its text were in a file."""
     source = source_for(length, reads)
     file = f"<grep_sum of {length} writes and {reads} reads each>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
@@ -119,17 +118,12 @@ class GrepSum(Workload):
     """Means of some records written to others."""
 
     name: ClassVar[str] = "grep and sum"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {Record: ("id",)}
+    tables: ClassVar[tuple[type, ...]] = (Record,)
     settings: GrepSumSettings
 
     def __init__(self, settings: GrepSumSettings = MORPHSTREAM, pace: float = NOMINAL_PACE) -> None:
         super().__init__(settings, pace)
-        self._zipf = Zipf(settings.keys, settings.theta)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """The one transaction for these knobs."""
-        return [transaction_for(self.settings.length, self.settings.reads)]
+        self.program = [transaction_for(settings.length, settings.reads)]
 
     def opening(self) -> Tables:
         """Records 0, 1, 2, ... with values from 0 to `VALUE_MAX`."""
@@ -142,7 +136,7 @@ class GrepSum(Workload):
         settings, random = self.settings, self.random(number)
         count = settings.batch_events
         names = [*written_names(settings.length), *read_names(settings.length, settings.reads)]
-        rows = self._zipf.draw_distinct(random, count, len(names))
+        rows = self.zipf.draw_distinct(random, count, len(names))
         aborts = random.random(count) < settings.abort_ratio
         return pa.table(
             {

@@ -4,16 +4,16 @@
 
     validate       one vote for each phone, for a contestant who is still in the show
     rank           the boards: top 3 and bottom 3 of all votes, and the top 3 of the last 100 (`window`)
-    remove_last    every so many votes the contestant with the fewest leaves; votes for that one are given back
+    remove_last    at fixed intervals the contestant with the fewest votes leaves, and their voters may vote again
 
 For each vote the three run in sequence, as one nested transaction: `remove_last` must not see votes that came after
 the one it was started by, and a vote that came in between must not be counted for a contestant who has left.
 
-Whose votes are given back is not written phone by phone: a phone whose contestant has left counts as one that has not
-voted. So removing a contestant costs the same whatever the number of phones.
+No phone is written for that: one whose contestant has left counts as one that has not voted. So removing a contestant
+costs the same whatever the number of phones.
 
-`SynchronousClient` is the same work for an engine that knows no graphs: whoever feeds it calls the procedures one
-after the other, waits for each answer, and keeps the window and the order outside.
+`SynchronousClient` is the same work for an engine without graphs: the client calls the procedures one after the
+other, waits for each answer, and keeps the window and the order itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ import tidegate as tg
 
 CONTESTANTS = 25
 WINDOW_ROWS = 100
-REMOVED_MAX = 62  # who has left is kept as bits of one number
 
 
 @tg.table(key="id")
@@ -85,9 +84,8 @@ def has_left(removed: int, contestant: int) -> bool:
     return removed >> contestant & 1 == 1
 
 
-@tg.transaction(on=votes, emits=[valid])
-def validate(phone: Voter, contestant: Contestant, show: Show) -> int:
-    """Count a vote; the answer is how many the contestant has."""
+def count(phone: Voter, contestant: Contestant, show: Show) -> None:
+    """Count a vote if its contestant is in the show, and if the phone has not voted before."""
     tg.require(tg.exists(contestant), "no such contestant")
     tg.require(not has_left(show.removed, contestant.id), "the contestant has left")
     voted = tg.exists(phone)
@@ -95,12 +93,18 @@ def validate(phone: Voter, contestant: Contestant, show: Show) -> int:
     phone.contestant = contestant.id
     contestant.votes += 1
     show.counted += 1
+
+
+@tg.transaction(on=votes, emits=[valid])
+def validate(phone: Voter, contestant: Contestant, show: Show) -> int:
+    """Count a vote; the answer is how many the contestant has."""
+    count(phone, contestant, show)
     tg.emit(valid, contestant=contestant.id, show=show.id)
     return contestant.votes
 
 
 def clear(board: Board) -> None:
-    """Nobody is on a board."""
+    """Remove everybody from a board."""
     board.first, board.second, board.third = -1, -1, -1
     board.first_votes, board.second_votes, board.third_votes = 0, 0, 0
 
@@ -162,13 +166,7 @@ leaderboard = tg.dataflow([validate, rank, remove_last], nested=[(validate, rank
 @tg.transaction
 def cast(phone: Voter, contestant: Contestant, show: Show) -> int:
     """Count a vote, as `validate` does."""
-    tg.require(tg.exists(contestant), "no such contestant")
-    tg.require(not has_left(show.removed, contestant.id), "the contestant has left")
-    voted = tg.exists(phone)
-    tg.require(not voted or has_left(show.removed, phone.contestant), "voted before")
-    phone.contestant = contestant.id
-    contestant.votes += 1
-    show.counted += 1
+    count(phone, contestant, show)
     return contestant.votes
 
 
@@ -182,7 +180,7 @@ def renew(
     best: list[int],
     best_votes: list[int],
 ) -> int:
-    """Renew the boards, as `rank` does; who trends is told. The answer is who is last."""
+    """Renew the boards, as `rank` does; the client knows who trends. The answer is who is last."""
     clear(top)
     clear(bottom)
     clear(trending)
@@ -212,7 +210,7 @@ PROCEDURES = [cast, renew, dismiss]
 class SynchronousClient:
     """Feeds an engine vote by vote: calls a procedure, waits, and decides from the answer what to call next.
 
-    It keeps what the engine does not: the last 100 votes and what they come to.
+    It keeps what the engine does not: the last 100 votes, and how many each contestant has among them.
     """
 
     def __init__(self, engine: tg.Engine) -> None:

@@ -2,17 +2,20 @@
 
     seal        plain        two accounts, and some microseconds of work
     readings    a graph      a meter's reading, then the total of its street
-    forward     looks up     a letter goes on to the office that the office at hand names
+    forward     looks up     a letter is sent on to the office that its present office names
 
 They share no table, so the strategies may run `seal` on all workers, whatever else is in the batch.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 
 import tidegate as tg
+from tidegate.testing import PlainProgram
 from tidegate.workloads.cost import burn
 
 STREETS = 16
@@ -109,32 +112,26 @@ def mixed_events(count: int, *, accounts: int, rounds: int, seed: int) -> pa.Tab
 
 
 class Truth:
-    """What plain Python comes to."""
+    """The program in plain Python."""
 
     def __init__(self) -> None:
-        self._accounts: dict[int, list[int]] = {}
-        self._meters: dict[int, list[int]] = {}
-        self._streets: dict[int, list[int]] = {}
-        self._offices: dict[int, list[int]] = {}
+        self._plain = PlainProgram([seal, forward])
+        self._totals: dict[type, Counter[int]] = {Meter: Counter(), Street: Counter()}
 
     def run(self, events: pa.Table) -> None:
-        """Run events one by one."""
+        """Run events one by one; both steps of the graph only add."""
         for event in events.to_pylist():
-            name, amount = event["transaction"], event["amount"]
-            if name == "seal":
-                src, dst = (self._accounts.setdefault(event[key], [0, 0]) for key in ("src", "dst"))
-                src[0] += 1
-                dst[0] += 1
-                src[1] = burn(src[1] + dst[1] + amount, event["rounds"])
-            elif name == "readings":
-                self._meters.setdefault(event["meter"], [0])[0] += amount
-                self._streets.setdefault(event["meter"] % STREETS, [0])[0] += amount
+            if event["transaction"] == "readings":
+                self._totals[Meter][event["meter"]] += event["amount"]
+                self._totals[Street][event["meter"] % STREETS] += event["amount"]
             else:
-                office = self._offices.setdefault(event["office"], [1, 0])
-                self._offices.setdefault(office[0], [1, 0])[1] += 1
-                office[0] = (office[0] + amount) % OFFICES
+                self._plain.execute(event)
 
     def rows(self) -> list[list[tuple[int, ...]]]:
         """The rows of all tables, sorted by key."""
-        tables = (self._accounts, self._meters, self._streets, self._offices)
-        return [[(key, *values) for key, values in sorted(table.items())] for table in tables]
+        return [
+            sorted(self._totals[table].items())
+            if table in self._totals
+            else [tuple(row.values()) for row in self._plain.rows(table)]
+            for table in TABLES
+        ]

@@ -1,4 +1,4 @@
-"""Streaming ledger (SL): money and assets move between owners, and nobody ever owes any.
+"""Streaming ledger (SL): money and assets move between owners, and no account is ever overdrawn.
 
 The real job: an exchange or a bank keeps, for each owner, an account with money and an account with
 assets. Deposits top up a pair of them, transfers move money and assets from one pair to another and must
@@ -21,17 +21,16 @@ Promise: what there is of money and assets is what there was, plus what committe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import tidegate as tg
-from tidegate.workloads.cost import NOMINAL_PACE, burn
-from tidegate.workloads.workload import PLENTY, TOO_MUCH, Run, Settings, Tables, Workload, Zipf, names_column
+from tidegate.workloads.cost import burn
+from tidegate.workloads.workload import PLENTY, TOO_MUCH, Run, Settings, Tables, Workload, names_column
 
 AMOUNT_MAX = 100
 
@@ -97,10 +96,6 @@ class LedgerSettings(Settings):
     transfer_ratio: float = 0.5
     keys: int = 122_880
 
-    def shares(self) -> tuple[str, ...]:
-        """The knobs that are shares of a whole."""
-        return ("abort_ratio", "transfer_ratio")
-
     def least(self) -> dict[str, int]:
         """A transfer needs two owners."""
         return {"batch_events": 1, "keys": 2}
@@ -117,25 +112,14 @@ class StreamingLedger(Workload):
     """Deposits and transfers over two tables."""
 
     name: ClassVar[str] = "streaming ledger"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {Account: ("id",), Asset: ("id",)}
+    tables: ClassVar[tuple[type, ...]] = (Account, Asset)
+    program = (deposit, transfer)
     settings: LedgerSettings
-
-    def __init__(self, settings: LedgerSettings = MORPHSTREAM, pace: float = NOMINAL_PACE) -> None:
-        super().__init__(settings, pace)
-        self._zipf = Zipf(settings.keys, settings.theta)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """Deposit and transfer."""
-        return [deposit, transfer]
 
     def opening(self) -> Tables:
         """Owners 0, 1, 2, ... with plenty of both."""
         ids, plenty = np.arange(self.settings.keys), np.full(self.settings.keys, PLENTY)
-        return {
-            Account: pa.table({"id": ids, "balance": plenty}),
-            Asset: pa.table({"id": ids, "quantity": plenty}),
-        }
+        return {Account: pa.table({"id": ids, "balance": plenty}), Asset: pa.table({"id": ids, "quantity": plenty})}
 
     def batch(self, number: int) -> pa.Table:
         """A batch; `to_account` and `to_asset` are null in deposits."""
@@ -146,7 +130,7 @@ class StreamingLedger(Workload):
         of_money = random.random(count) < 0.5  # whether money is what there is too little of
         amount, units = (random.integers(1, AMOUNT_MAX + 1, count) for _ in range(2))
         too_much = np.where(transfers, TOO_MUCH, -TOO_MUCH)
-        accounts, assets = (self._zipf.draw_distinct(random, count, 2) for _ in range(2))
+        accounts, assets = (self.zipf.draw_distinct(random, count, 2) for _ in range(2))
         return pa.table(
             {
                 "transaction": names_column(transfers.astype(np.int64), ["deposit", "transfer"]),

@@ -27,7 +27,7 @@ Promises: bills add up to the tolls of committed notifications; a segment counts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 
 import tidegate as tg
 from tidegate.workloads.cost import NOMINAL_PACE, burn
-from tidegate.workloads.workload import Integers, Run, Settings, Tables, Workload, Zipf, names_column
+from tidegate.workloads.workload import Integers, Run, Settings, Tables, Workload, names_column
 
 NAMES = ("report_speed", "count_vehicle", "notify_toll", "travel")
 SPEED, COUNT, TOLL, TRAVEL = range(4)
@@ -172,10 +172,6 @@ class TollSettings(Settings):
     travel_ratio: float = 0.0
     batch_events: int = 40_960
 
-    def shares(self) -> tuple[str, ...]:
-        """The knobs that are shares of a whole."""
-        return ("abort_ratio", "travel_ratio")
-
     def least(self) -> dict[str, int]:
         """A stretch has four segments."""
         return {"batch_events": 1, "keys": len(STRETCH), "vehicles": 1}
@@ -198,12 +194,8 @@ class Tolls(Workload):
     """
 
     name: ClassVar[str] = "toll processing"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {
-        RoadSpeed: ("segment",),
-        VehicleCount: ("segment",),
-        Visit: ("segment", "vehicle"),
-        Bill: ("vehicle",),
-    }
+    tables: ClassVar[tuple[type, ...]] = (RoadSpeed, VehicleCount, Visit, Bill)
+    program: Sequence[Any] = (report_speed, count_vehicle, notify_toll, travel)
     settings: TollSettings
 
     def __init__(
@@ -216,12 +208,6 @@ class Tolls(Workload):
     ) -> None:
         super().__init__(settings, pace)
         self._first_segment, self._first_vehicle = first_segment, first_vehicle
-        self._zipf = Zipf(settings.keys, settings.theta)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """The four transactions."""
-        return [report_speed, count_vehicle, notify_toll, travel]
 
     def opening(self) -> Tables:
         """Segments on which ten vehicles drove 60 each; nobody was counted and nobody owes anything."""
@@ -231,14 +217,14 @@ class Tolls(Workload):
         return {RoadSpeed: pa.table(speeds), VehicleCount: pa.table({"segment": segments})}
 
     def batch(self, number: int) -> pa.Table:
-        """A batch: the events of a position report stand one after the other."""
+        """A batch: the events of a position report follow each other."""
         settings, random = self.settings, self.random(number, self._first_segment)
         count = settings.batch_events
         reports = np.arange(count) // 3
         positions = int(reports[-1]) + 1
         kinds = np.arange(count) % 3
         kinds[(kinds == SPEED) & (random.random(count) < settings.travel_ratio)] = TRAVEL
-        roads = self._first_segment + self._zipf.draw_distinct(random, positions, len(STRETCH))[reports]
+        roads = self._first_segment + self.zipf.draw_distinct(random, positions, len(STRETCH))[reports]
         vehicle = self._first_vehicle + random.integers(0, settings.vehicles, positions)[reports]
         speed = random.integers(40, 81, positions)[reports]
         aborts = random.random(count) < settings.abort_ratio
@@ -250,32 +236,22 @@ class Tolls(Workload):
         tolls = pc.sum(outcomes.filter(pc.equal(events["transaction"], "notify_toll"))["result"]).as_py() or 0
         owed = pc.sum(run.rows[Bill]["owed"]).as_py() or 0
         problems = [] if tolls == owed else [f"bills differ from the tolls by {owed - tolls:+d}"]
-        counted = pc.sum(run.rows[VehicleCount]["vehicles"]).as_py() or 0
-        if counted != run.rows[Visit].num_rows:
-            problems.append(f"{counted} vehicles were counted, {run.rows[Visit].num_rows} visited a segment")
-        return problems
+        return problems + _miscounted(run)
 
 
 class Positions(Tolls):
     """Position reports of vehicles, each as one transaction: the average speed, and how many vehicles there are."""
 
     name: ClassVar[str] = "toll processing, one transaction a position"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = {
-        RoadSpeed: ("segment",),
-        VehicleCount: ("segment",),
-        Visit: ("segment", "vehicle"),
-    }
+    tables: ClassVar[tuple[type, ...]] = (RoadSpeed, VehicleCount, Visit)
 
-    @property
-    def program(self) -> Sequence[Any]:
-        """The one transaction."""
-        return [report_position]
+    program = (report_position,)
 
     def batch(self, number: int) -> pa.Table:
         """A batch: one event for each position."""
         settings, random = self.settings, self.random(number, self._first_segment)
         count = settings.batch_events
-        segment = self._first_segment + self._zipf.draw_distinct(random, count, 1)[:, 0]
+        segment = self._first_segment + self.zipf.draw_distinct(random, count, 1)[:, 0]
         vehicle = self._first_vehicle + random.integers(0, settings.vehicles, count)
         places = [pa.array(np.ascontiguousarray(segment)), pa.array(vehicle)]
         return pa.table(
@@ -291,16 +267,15 @@ class Positions(Tolls):
 
     def broken_promises(self, opening: Tables, events: pa.Table, run: Run) -> list[str]:
         """A segment counts exactly the vehicles that visited it."""
-        counted = pc.sum(run.rows[VehicleCount]["vehicles"]).as_py() or 0
-        visits = run.rows[Visit].num_rows
-        return [] if counted == visits else [f"{counted} vehicles were counted, {visits} visited a segment"]
+        return _miscounted(run)
 
 
 class TwoGroups(Workload):
     """Two roads in the same tables that share no row: one hot and failing, one scattered and calm."""
 
     name: ClassVar[str] = "toll processing, two groups"
-    tables: ClassVar[Mapping[type, tuple[str, ...]]] = Tolls.tables
+    tables: ClassVar[tuple[type, ...]] = Tolls.tables
+    program = Tolls.program
 
     def __init__(
         self, hot: TollSettings = HOT_GROUP, calm: TollSettings = CALM_GROUP, pace: float = NOMINAL_PACE
@@ -308,11 +283,6 @@ class TwoGroups(Workload):
         super().__init__(replace(hot, batch_events=hot.batch_events + calm.batch_events), pace)
         self._hot = Tolls(hot, pace)
         self._calm = Tolls(calm, pace, first_segment=hot.keys, first_vehicle=hot.vehicles)
-
-    @property
-    def program(self) -> Sequence[Any]:
-        """The transactions of both."""
-        return self._hot.program
 
     def opening(self) -> Tables:
         """The segments of both."""
@@ -332,6 +302,11 @@ class TwoGroups(Workload):
     def broken_promises(self, opening: Tables, events: pa.Table, run: Run) -> list[str]:
         """The promises of one road hold for both together."""
         return self._hot.broken_promises(opening, events, run)
+
+
+def _miscounted(run: Run) -> list[str]:
+    counted, visits = pc.sum(run.rows[VehicleCount]["vehicles"]).as_py() or 0, run.rows[Visit].num_rows
+    return [] if counted == visits else [f"{counted} vehicles were counted, {visits} visited a segment"]
 
 
 def _events(kinds: Integers, roads: Integers, vehicle: Integers, speed: Integers, aborts: Any, rounds: int) -> pa.Table:

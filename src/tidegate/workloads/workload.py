@@ -23,11 +23,9 @@ before it.
 from __future__ import annotations
 
 import abc
-import copy
-import inspect
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tidegate as tg
+from tidegate.testing import PlainProgram
 from tidegate.workloads.cost import NOMINAL_PACE
 
 Integers = npt.NDArray[np.int64]
@@ -51,7 +50,7 @@ TOO_MUCH = 10**17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The knobs that every workload has; equal settings make equal events."""
+    """The knobs that every workload has, those called "..._ratio" being shares; equal settings make equal events."""
 
     theta: float = 0.2
     abort_ratio: float = 0.01
@@ -64,16 +63,12 @@ class Settings:
         for name in ("theta", "cost_us"):
             if getattr(self, name) < 0.0:
                 raise ValueError(f"{name} is 0 or more; got {getattr(self, name)}")
-        for name in self.shares():
+        for name in (each.name for each in fields(self) if each.name.endswith("_ratio")):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} is a share between 0 and 1; got {getattr(self, name)}")
         for name, least in self.least().items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is at least {least}; got {getattr(self, name)}")
-
-    def shares(self) -> tuple[str, ...]:
-        """The knobs that are shares of a whole."""
-        return ("abort_ratio",)
 
     def least(self) -> dict[str, int]:
         """The smallest value of each knob that counts something."""
@@ -82,7 +77,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run came to: the outcomes of each batch, and the rows of each table at the end."""
+    """The result of a run: the outcomes of each batch, and the rows of each table at the end."""
 
     outcomes: list[pa.Table]
     rows: Tables
@@ -92,18 +87,15 @@ class Workload(abc.ABC):
     """A program, its opening rows and its events."""
 
     name: ClassVar[str]
-    tables: ClassVar[Mapping[type, tuple[str, ...]]]
-    """The tables with the fields that are their keys."""
+    tables: ClassVar[tuple[type, ...]]
+    program: Sequence[Any]
+    """The transactions, as `tg.Engine` takes them."""
 
     def __init__(self, settings: Settings, pace: float = NOMINAL_PACE) -> None:
         """Make the workload; `pace` is how many rounds of `burn` a microsecond holds (`calibrate`)."""
         self.settings = settings
         self.rounds = round(settings.cost_us * pace)
-
-    @property
-    @abc.abstractmethod
-    def program(self) -> Sequence[Any]:
-        """The transactions, as `tg.Engine` takes them."""
+        self.zipf = Zipf(settings.keys, settings.theta)
 
     @abc.abstractmethod
     def opening(self) -> Tables:
@@ -147,92 +139,22 @@ class Workload(abc.ABC):
     def verify(self, batches: Sequence[pa.Table], run: Run) -> list[str]:
         """What differs between a run of these batches and the plain functions; nothing if it is right."""
         opening = self.opening()
-        truth = Truth(self, opening)
-        wanted = Run([truth.run(events) for events in batches], truth.rows())
+        plain = PlainProgram(self.program, opening)
+        outcomes = [_outcome_table(plain.run(events)) for events in batches]
+        wanted = Run(outcomes, {table: _row_table(table, plain.rows(table)) for table in self.tables})
         found = differences(wanted, run)
         return found or self.broken_promises(opening, pa.concat_tables(batches), run)
 
 
-class Truth:
-    """The plain functions, one event after the other: what every run must come to."""
-
-    def __init__(self, workload: Workload, opening: Tables) -> None:
-        self._keys = workload.tables
-        self._functions = {function.__name__: function for function in workload.program}
-        self._parameters = {name: _row_parameters(function) for name, function in self._functions.items()}
-        self._names = {
-            name: tuple(inspect.signature(function).parameters) for name, function in self._functions.items()
-        }
-        self._rows: dict[type, dict[Any, Any]] = {table: {} for table in self._keys}
-        for table, rows in opening.items():
-            for values in rows.to_pylist():
-                self._rows[table][self._key(table, values)] = table(**values)
-
-    def run(self, events: pa.Table) -> pa.Table:
-        """The outcomes of events in the order in which they stand."""
-        outcomes = [self._run_one(event) for event in events.to_pylist()]
-        committed, reasons, results = zip(*outcomes, strict=True) if outcomes else ((), (), ())
-        return pa.table(
-            {
-                "committed": pa.array(committed, pa.bool_()),
-                "reason": pa.array(reasons, pa.string()),
-                "result": pa.array(results, pa.int64()),
-            }
-        )
-
-    def rows(self) -> Tables:
-        """The rows that exist, sorted by key."""
-        return {table: self._table(table) for table in self._keys}
-
-    def _table(self, table: type) -> pa.Table:
-        rows = [row for _, row in sorted(self._rows[table].items())]
-        hints = typing.get_type_hints(table)
-        schema = pa.schema([(name, pa.float64() if hint is float else pa.int64()) for name, hint in hints.items()])
-        return pa.table({name: [getattr(row, name) for row in rows] for name in hints}, schema=schema)
-
-    def _key(self, table: type, values: Any) -> Any:
-        fields = self._keys[table]
-        if not isinstance(values, dict):
-            return values
-        return values[fields[0]] if len(fields) == 1 else tuple(values[field] for field in fields)
-
-    def _run_one(self, event: dict[str, Any]) -> tuple[bool, str | None, int | None]:
-        name = event["transaction"]
-        touched: dict[tuple[type, Any], Any] = {}
-        arguments = {parameter: event[parameter] for parameter in self._names[name]}
-        for parameter, table in self._parameters[name].items():
-            given = arguments[parameter]
-            many = isinstance(given, list)
-            rows = [self._row(table, key, touched) for key in (given if many else [given])]
-            arguments[parameter] = rows if many else rows[0]
-        try:
-            result = self._functions[name](**arguments)
-        except tg.Abort as abort:
-            return False, abort.reason, None
-        for (table, key), row in touched.items():
-            if row.exists:
-                self._rows[table][key] = row
-        return True, None, result
-
-    def _row(self, table: type, given: Any, touched: dict[tuple[type, Any], Any]) -> Any:
-        key = self._key(table, given)
-        if (table, key) not in touched:
-            found = self._rows[table].get(key)
-            if found is None:
-                fields = self._keys[table]
-                named = dict(zip(fields, key if len(fields) > 1 else (key,), strict=True))
-                touched[table, key] = table(**named, exists=False)
-            else:
-                touched[table, key] = copy.copy(found)
-        return touched[table, key]
+def _outcome_table(outcomes: Sequence[tg.Outcome]) -> pa.Table:
+    types = (pa.bool_(), pa.string(), pa.int64())
+    columns = {name: [getattr(each, name) for each in outcomes] for name in OUTCOME_COLUMNS}
+    return pa.table({name: pa.array(columns[name], type) for name, type in zip(OUTCOME_COLUMNS, types, strict=True)})
 
 
-def _row_parameters(function: Any) -> dict[str, type]:
-    """The parameters that are rows or lists of rows, with their tables."""
-    tables = set(function.classes.values())
-    hints = {name: hint for name, hint in typing.get_type_hints(function.__wrapped__).items() if name != "return"}
-    found = {name: (typing.get_args(hint) or (hint,))[0] for name, hint in hints.items()}
-    return {name: table for name, table in found.items() if table in tables}
+def _row_table(table: type, rows: list[dict[str, Any]]) -> pa.Table:
+    types = {int: pa.int64(), float: pa.float64()}
+    return pa.Table.from_pylist(rows, pa.schema([(n, types[kind]) for n, kind in typing.get_type_hints(table).items()]))
 
 
 def differences(wanted: Run, found: Run) -> list[str]:
@@ -310,8 +232,8 @@ class Zipf:
     def draw_distinct(self, random: np.random.Generator, rows: int, columns: int) -> Integers:
         """A matrix of numbers, no number twice in a row.
 
-        A number that its row has already is drawn again, a few times; after that the next free number is
-        taken, so that it ends on few and hot keys too.
+        A number that its row has already is drawn again, up to eight times. After that the next free number is
+        taken, so that drawing ends even where few keys are hot.
         """
         if columns > self.count:
             raise ValueError(f"{columns} different keys for one event were asked for, there are {self.count}")
@@ -328,6 +250,6 @@ class Zipf:
 
 
 def _repeated(found: Integers, column: int, among: Integers) -> Integers:
-    """The rows among those given whose number in `column` stands in an earlier column."""
+    """The rows among those given whose number in `column` is in an earlier column, too."""
     repeated: Flags = (found[among, :column] == found[among, column, None]).any(axis=1)
     return among[repeated]
