@@ -71,7 +71,7 @@ def move(a: A, a_b: A_b, a_b_c: A_b_c, n: int) -> int:
 
 
 TRANSACTIONS = [
-    "run", "add", "subtract", "generated", "infinity", "literals", "order", "kinds", "status", "rows", "values",
+    "run", "add", "subtract", "inline", "infinity", "literals", "order", "kinds", "status", "rows", "values",
     "tables", "results", "scratch", "valid", "i", "j", "k", "s", "start", "stop", "floor", "compare", "print",
     "t", "t_reasons", "t_literals", "t__body", "t__helper", "t__helper_0_Cell_cell", "x_t", "body", "c_Cell_n",
     "table__Cell__n", "transaction__t", "body_of_transaction__t", "Cell__n", "n1_t", "ESCAPE", "arrays", "exists__Cell",

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.foundation import arithmetic
-from tidegate.foundation.jit import generated
+from tidegate.foundation.jit import inline
 
 integers = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
@@ -26,7 +26,7 @@ def compiled(name: str, arguments: int) -> Callable[..., Any]:
     names = ", ".join("abc"[:arguments])
     space: dict[str, Any] = {"function": getattr(arithmetic, name)}
     exec(f"def call({names}): return function({names})", space)
-    return generated(space["call"])
+    return inline(space["call"])
 
 
 def bits(value: Any) -> Any:

@@ -18,9 +18,9 @@ import pytest
 from tidegate.foundation import jit
 
 SOURCE = """\
-from tidegate.foundation.jit import generated, kernel_or_plain
+from tidegate.foundation.jit import inline, kernel_or_plain
 
-@generated
+@inline
 def double(x):
     return 2 * x
 

@@ -99,7 +99,7 @@ def work(
     footprint = memory.measure(memory_rows, run.seed)
     run.console.print(footprint.render())
     run.append([footprint.as_record(run.seed)])
-    run.passed &= footprint.passed
+    run.note([footprint.passed])
     with _spark_and_folder() as (session, folder):
         run.show(spark_pipeline.work_experiment(session, folder, sizes))
 

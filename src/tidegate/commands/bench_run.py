@@ -8,7 +8,7 @@ be quick.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -100,7 +100,7 @@ class BenchRun:
         self.append([harness.record(name, seed=self.seed, settings=settings, **bar.as_record()) for bar in bars])
         self.note(bar.passed for bar in bars)
 
-    def note(self, reached: Iterator[bool]) -> None:
+    def note(self, reached: Iterable[bool]) -> None:
         """Note bars that were shown in another way; a smoke run has none."""
         self.passed &= self.smoke or all(reached)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from tidegate.commands.bench_run import BenchRun
+from tidegate.foundation.processors import processors
 
 Workers = Annotated[int | None, typer.Option(min=1, help="Threads for each engine.", show_default="all cores")]
 Strategies = Annotated[str | None, typer.Option(help="Some strategies, with commas.", show_default="all of them")]
@@ -36,7 +36,7 @@ def strategies(
         cells[:: steps[grid]],
         _chosen(strategies),
         pace=run.pace(),
-        workers=workers or _cores(),
+        workers=workers or processors(),
         batches=(lambda workload: 1) if run.smoke else experiments.batches_per_round,
     )
     report = run.measure_grid(declared, seconds_max=seconds)
@@ -64,7 +64,7 @@ def scaling(
     settings = replace(experiments.SETTINGS, cost_us=cost, seed=run.seed)
     if run.smoke:
         settings = replace(settings, batch_events=400, keys=400)
-    chosen, most = _chosen(strategies), workers or _cores()
+    chosen, most = _chosen(strategies), workers or processors()
     report = run.show(experiments.experiment(chosen, workers_max=most, pace=run.pace(), settings=settings))
     run.draw(lambda to: plots.plot_scaling(experiments.curves(report), report.experiment.title, to))
 
@@ -89,7 +89,7 @@ def dynamic(
     if run.smoke:
         base = replace(base, cost_us=0.1, batch_events=200, keys=300)
     stream = experiments.ledger_stream(base=base, pace=pace, batches=batches)
-    declared = experiments.grid(stream, _chosen(strategies), workers=workers or _cores())
+    declared = experiments.grid(stream, _chosen(strategies), workers=workers or processors())
     (found,) = run.measure_grid(declared).points
     run.console.print(harness.render(found.report), harness.render(found.final))
     run.console.print(experiments.render_stretches(stream, run.rounds))
@@ -119,7 +119,7 @@ def free(
         for cell in cells:
             update(description=label_of(cell.dimensions))
             found = experiments.measure(
-                cell, pace=pace, workers=workers or _cores(), batches=batches, on_batch=lambda: update(advance=1)
+                cell, pace=pace, workers=workers or processors(), batches=batches, on_batch=lambda: update(advance=1)
             )
             run.append([found.as_record()])
             bars.append(found.bar)
@@ -142,7 +142,7 @@ def groups(run: BenchRun, workers: Workers = None, strategies: Strategies = None
     hot, calm = replace(HOT_GROUP, seed=run.seed), replace(CALM_GROUP, seed=run.seed)
     if run.smoke:
         hot, calm = replace(hot, batch_events=400), replace(calm, batch_events=100, cost_us=0.1)
-    chosen, threads = _chosen(strategies), workers or _cores()
+    chosen, threads = _chosen(strategies), workers or processors()
     declared = experiments.grid(chosen, hot=hot, calm=calm, pace=run.pace(), workers=threads)
     (found,) = run.measure_grid(declared).points
     run.console.print(harness.render(found.report), harness.render(found.final))
@@ -187,10 +187,6 @@ def peers(run: BenchRun) -> None:
         run.append([experiments.result_record(results[-1])])
     run.console.print(experiments.render(results, with_bars=not run.smoke))
     run.note(found.bar.passed for found in results if found.bar is not None)
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
 
 
 def _chosen(names: str | None) -> list[str]:

@@ -129,7 +129,7 @@ class StepWriter:
         passed["valid"] = "valid" if results == "results" else "void_valid"
         arguments = [passed.get(name, name) for name in plan.arguments]
         body.append(f"    return {body_name(generated_name(plan.name))}({', '.join(arguments)})")
-        return "\n".join([f"@generated\ndef step_{number}({position}, arrays):", *self._unpack(body), *body])
+        return "\n".join([f"@inline\ndef step_{number}({position}, arrays):", *self._unpack(body), *body])
 
     def _entry_binding(self, member: MemberPlan, name: str, table: TableLayout | None) -> tuple[str, int]:
         """Where a border stream's field lies among the bound columns."""

@@ -98,7 +98,7 @@ class TraceWriter(StepWriter):
         ]
 
     def _function(self, head: str, body: list[str]) -> str:
-        return "\n".join([f"@generated\ndef {head}:", *self._unpack(body), *body])
+        return "\n".join([f"@inline\ndef {head}:", *self._unpack(body), *body])
 
     # --- lines of `traced_flow` ------------------------------------------------------------------------------
 

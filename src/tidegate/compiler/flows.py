@@ -39,7 +39,7 @@ class FlowWriter(TraceWriter):
     def _group(self, number: int, group: GroupPlan, flow: int) -> str:
         members = [(m, self.flows.members[m]) for m in group.members]
         if any(not self.plans[member.transaction].compiled for _, member in members):
-            return f"@generated\ndef group_{number}(active, arrays):\n    return ESCAPE"
+            return f"@inline\ndef group_{number}(active, arrays):\n    return ESCAPE"
         emitted = [self.flows.streams[s].name for s in group.emits]
         tables = [t for t in self.journalled if any(t.name in self._written_tables(m) for _, m in members)]
         windowed = any(self.flows.owners[w] in group.members for w in range(len(self.flows.windows)))
@@ -91,7 +91,7 @@ class FlowWriter(TraceWriter):
         for border in self.flows.borders_of(number):
             body += self._refuse_round(border)
         body.append("    return s")
-        return "\n".join([f"@generated\ndef group_{number}(active, arrays):", *self._unpack(body), *body])
+        return "\n".join([f"@inline\ndef group_{number}(active, arrays):", *self._unpack(body), *body])
 
     def _undo(self, tables: list[TableLayout], emitted: list[str], stage: int) -> list[str]:
         """Lines that undo all that a group did, from its journals."""
@@ -187,7 +187,7 @@ class FlowWriter(TraceWriter):
             f"        {first} += 1",
             "    return 0",
         ]
-        return "\n".join([f"@generated\ndef {_remember(table)}(arrays):", *self._unpack(body), *body])
+        return "\n".join([f"@inline\ndef {_remember(table)}(arrays):", *self._unpack(body), *body])
 
     def _record(self, number: int, members: list[int], flow: int) -> list[str]:
         lines = ["    if control[RECORD] != 0 and s >= 0:", "        now = tick()"]

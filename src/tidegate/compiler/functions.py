@@ -216,7 +216,7 @@ class FunctionCompiler(Statements):
         kinds = ", ".join(describe(term.type) for term in arguments)
         text = "\n".join(
             [
-                f"# {function.__name__}({kinds})\n@generated\ndef {name}({', '.join([*header, *arrays])}):",
+                f"# {function.__name__}({kinds})\n@inline\ndef {name}({', '.join([*header, *arrays])}):",
                 *compiler.lines,
             ]
         )

@@ -4,7 +4,7 @@
 generated body works in place on the rows of a table or on versions of them in spare slots. Each kind
 of operation has a function of its own that makes views of just the arrays that it uses:
 
-    @generated
+    @inline
     def operation_0(context, i, slots):
         addresses = integers_at(context)
         slot = integers_at(slots)
@@ -106,7 +106,7 @@ class OperateWriter:
         call = f"    return {name}({', '.join(given)})"
         mentioned = [view for view in self._views if any(_mentions(line, view) for line in (*slots, call))]
         header = [
-            f"@generated\ndef operation_{kind}(context, i, slots):",
+            f"@inline\ndef operation_{kind}(context, i, slots):",
             "    addresses = integers_at(context)",
             "    slot = integers_at(slots)",
             *(f"    {view} = {self._views[view]}" for view in mentioned),

@@ -5,7 +5,7 @@ when a row was read or written, a variable used or assigned, a failure emitted: 
 generated code is true of the pieces. `SliceBody` lowers what `slicing` left of the body for one slice;
 it differs from a whole body in one thing, a failure tells the number of the piece that failed:
 
-    @generated
+    @inline
     def slice_1_of_transaction__transfer(i, row__dst, value__amount, table__Account__balance, exists__Account):
         t1 = table__Account__balance[row__dst]
         ...
@@ -220,7 +220,7 @@ class SliceBody(TransactionCompiler):
             accesses=tuple(self.accesses),
             arguments=tuple(arguments),
         )
-        return part, f"@generated\ndef {name}({', '.join(arguments)}):\n{lines}"
+        return part, f"@inline\ndef {name}({', '.join(arguments)}):\n{lines}"
 
 
 @dataclass(frozen=True, slots=True)

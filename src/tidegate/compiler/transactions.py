@@ -55,9 +55,9 @@ def compile_transaction(
     undo = _Undo(compiler)
     arguments = [*header, *arrays, *(a for a in undo.arrays if a not in arrays)]
     listed = ", ".join(arguments)
-    body = [f"@generated\ndef {body_name(name)}({listed}):", *compiler.lines]
+    body = [f"@inline\ndef {body_name(name)}({listed}):", *compiler.lines]
     wrapper = [
-        f"@generated\ndef {name}({', '.join([*arguments, *undo.scratch])}):",
+        f"@inline\ndef {name}({', '.join([*arguments, *undo.scratch])}):",
         *undo.save,
         f"    status = {body_name(name)}({listed})",
         *(["    if status != 0:", *undo.restore] if undo.restore else []),

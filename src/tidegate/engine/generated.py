@@ -26,7 +26,7 @@ def _functions(module: ModuleType) -> dict[str, Any]:
 PROVIDED: dict[str, Any] = {
     **{name: function for module in CALLED for name, function in _functions(module).items()},
     **{name: code for name, code in vars(flow).items() if name.isupper()},
-    **{"entry": jit.entry, "generated": jit.generated, "kernel_or_plain": jit.kernel_or_plain},
+    **{"entry": jit.entry, "inline": jit.inline, "kernel_or_plain": jit.kernel_or_plain},
     **{"math": math, "infinity": math.inf, "not_a_number": math.nan, "ESCAPE": ESCAPE},
     **{"WINDOW_JOURNAL_LENGTH": windows.LENGTH, "WINDOW_NEEDS": windows.NEEDS},
 }

@@ -65,7 +65,7 @@ __all__ = [
     "cache_directory",
     "compiled_form",
     "entry",
-    "generated",
+    "inline",
     "intrinsic",
     "ir",
     "is_uncompiled",
@@ -196,8 +196,8 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-def generated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate an inner function of a generated program: compiled into `run`, or plain under `uncompiled`."""
+def inline(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function that becomes a part of the kernels that call it; plain under `uncompiled`."""
     compiled: Callable[..., Any] = function if _uncompiled.get() else numba.njit(forceinline=True, **_OPTIONS)(function)
     return compiled
 

@@ -21,7 +21,7 @@ from tidegate.engine.kernels import windows as compiled
 from tidegate.engine.kernels.windows import JOURNAL_ROOM, LENGTH, NEEDS, NOTHING, WINDOW, WINDOW_ROOM
 from tidegate.engine.state.windows import HEADER, SEQUENCE, TIME, WindowLayout, Windows
 from tidegate.foundation import jit
-from tidegate.foundation.jit import generated, uncompiled
+from tidegate.foundation.jit import inline, uncompiled
 from tidegate.operations.layout import Kind
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -580,7 +580,7 @@ def test_strings_can_be_renumbered() -> None:
 # `generated`, not `kernel`: what is kept on disk for a test would outlive changes of the kernels that it took in.
 
 
-@generated
+@inline
 def drive(heap, journal, state, base, columns, position, answers_out, top_out):  # type: ignore[no-untyped-def]
     """Insert rows from `position` on and ask everything after each; returns where room was missing."""
     values, moments = columns

@@ -16,10 +16,10 @@ from __future__ import annotations
 from tidegate.engine.kernels.lifecycle import ABORTED, BLOCKED, EXECUTED, READY
 from tidegate.engine.kernels.operation import RUNNING, STOP, copy_row, perform
 from tidegate.foundation.atomics import load
-from tidegate.foundation.jit import generated, kernel
+from tidegate.foundation.jit import inline, kernel
 
 
-@generated
+@inline
 def _mark_readers(graph, operation, dirty):  # type: ignore[no-untyped-def]
     for access in range(graph.access_first[operation], graph.access_first[operation + 1]):
         if graph.write[access] and graph.alias[access] == access:
@@ -29,7 +29,7 @@ def _mark_readers(graph, operation, dirty):  # type: ignore[no-untyped-def]
                 reader = graph.reader_next[reader]
 
 
-@generated
+@inline
 def _first_failure(graph, progress, transaction):  # type: ignore[no-untyped-def]
     found = 0
     for operation in range(graph.operation_first[transaction], graph.operation_first[transaction + 1]):
@@ -39,7 +39,7 @@ def _first_failure(graph, progress, transaction):  # type: ignore[no-untyped-def
     return found
 
 
-@generated
+@inline
 def _waits(graph, active, operation):  # type: ignore[no-untyped-def]
     """Whether something that an operation reads from runs again."""
     for access in range(graph.access_first[operation], graph.access_first[operation + 1]):

@@ -27,7 +27,7 @@ from tidegate.engine.kernels.operation import (
     wait,
 )
 from tidegate.foundation.atomics import compare_exchange, fetch_add, load, store
-from tidegate.foundation.jit import generated, kernel
+from tidegate.foundation.jit import inline, kernel
 
 
 class Locks(NamedTuple):
@@ -41,7 +41,7 @@ class Locks(NamedTuple):
     after_reads: Any
 
 
-@generated
+@inline
 def _run_in_place(graph, progress, machine, worker, transaction):  # type: ignore[no-untyped-def]
     """Run a transaction on the rows themselves; it undoes its own writes when it fails."""
     operation = graph.operation_first[transaction]
@@ -53,7 +53,7 @@ def _run_in_place(graph, progress, machine, worker, transaction):  # type: ignor
     progress.failure[transaction] = max(found, 0)
 
 
-@generated
+@inline
 def _wait_until(counters, row, wanted, control):  # type: ignore[no-untyped-def]
     spins = 0
     while load(counters, row) < wanted:
@@ -63,7 +63,7 @@ def _wait_until(counters, row, wanted, control):  # type: ignore[no-untyped-def]
     return True
 
 
-@generated
+@inline
 def _wait_for_turn(control, transaction):  # type: ignore[no-untyped-def]
     spins = 0
     while load(control, TURN) != transaction:
@@ -152,7 +152,7 @@ def run_multiversion_locked(graph, progress, machine, worker):  # type: ignore[n
         store(progress.remaining, transaction, 0)
 
 
-@generated
+@inline
 def _partition(shapes, graph, access, partitions):  # type: ignore[no-untyped-def]
     row = shapes.row_base[graph.table[access]] + graph.slot[access]
     return (row * 0x9E3779B1 >> 7) % partitions
@@ -221,7 +221,7 @@ def run_without_locks(graph, progress, machine, worker):  # type: ignore[no-unty
 # --- chains ------------------------------------------------------------------------------------------------
 
 
-@generated
+@inline
 def _advance(graph, units, progress, machine, worker, chain, cursor):  # type: ignore[no-untyped-def]
     """Walk a chain as far as what it reads from has run; returns how many operations ran."""
     ran = 0

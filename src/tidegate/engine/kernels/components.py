@@ -19,13 +19,13 @@ import numpy as np
 
 from tidegate.engine.kernels.graph import rows_of
 from tidegate.foundation.atomics import compare_exchange, load, peek, store
-from tidegate.foundation.jit import generated, kernel
+from tidegate.foundation.jit import inline, kernel
 
 ALONE = -2  # instead of a root: the event is a family of its own
 WRITTEN = -2  # a mark of rows that some transaction of the batch may write
 
 
-@generated
+@inline
 def _root(parent, row):  # type: ignore[no-untyped-def]
     above = load(parent, row)
     while above >= 0:
@@ -36,7 +36,7 @@ def _root(parent, row):  # type: ignore[no-untyped-def]
     return row
 
 
-@generated
+@inline
 def _join(parent, one, other):  # type: ignore[no-untyped-def]
     """Make two rows members of one set; returns a row of it near the root."""
     while True:
@@ -49,7 +49,7 @@ def _join(parent, one, other):  # type: ignore[no-untyped-def]
             return one
 
 
-@generated
+@inline
 def row_number(shapes, parameter, event, element):  # type: ignore[no-untyped-def]
     """The number of a row among the rows of all tables."""
     column = shapes.parameter_row[parameter]

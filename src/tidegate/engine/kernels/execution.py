@@ -31,13 +31,13 @@ from tidegate.engine.kernels.operation import (
 )
 from tidegate.engine.kernels.units import is_outside
 from tidegate.foundation.atomics import compare_exchange, exchange, fetch_add, load, store
-from tidegate.foundation.jit import generated, kernel
+from tidegate.foundation.jit import inline, kernel
 
 CHUNK = 8  # units that a worker takes at a time from a layer
 UNITS_TAKEN = 16  # units that a worker takes at a time from those that never waited
 
 
-@generated
+@inline
 def _keep_first(failure, transaction, found):  # type: ignore[no-untyped-def]
     """Keep the failure of the statement that comes first."""
     known = load(failure, transaction)
@@ -50,7 +50,7 @@ def _keep_first(failure, transaction, found):  # type: ignore[no-untyped-def]
 # --- what becomes visible, and to whom ---------------------------------------------------------------------
 
 
-@generated
+@inline
 def _signal(graph, units, progress, eager, operation, ready, count):  # type: ignore[no-untyped-def]
     """Tell the units that read an operation's versions; those that wait for nothing more go to `ready`."""
     for access in range(graph.access_first[operation], graph.access_first[operation + 1]):
@@ -68,7 +68,7 @@ def _signal(graph, units, progress, eager, operation, ready, count):  # type: ig
     return count
 
 
-@generated
+@inline
 def _decide(graph, units, progress, transaction, ready, count):  # type: ignore[no-untyped-def]
     """All operations of a transaction ran: it commits or aborts, and its readers are told."""
     failed = load(progress.failure, transaction) != 0
@@ -81,7 +81,7 @@ def _decide(graph, units, progress, transaction, ready, count):  # type: ignore[
     return count
 
 
-@generated
+@inline
 def _run_eager(graph, units, progress, machine, worker, operation, ready, count):  # type: ignore[no-untyped-def]
     transaction = graph.transaction[operation]
     known = load(progress.failure, transaction)
@@ -98,7 +98,7 @@ def _run_eager(graph, units, progress, machine, worker, operation, ready, count)
     return count
 
 
-@generated
+@inline
 def _run_lazy(graph, units, progress, machine, worker, operation, ready, count):  # type: ignore[no-untyped-def]
     found = perform(graph, progress, machine, worker, operation)
     if load(progress.control, STOP) != RUNNING:
@@ -108,7 +108,7 @@ def _run_lazy(graph, units, progress, machine, worker, operation, ready, count):
     return _signal(graph, units, progress, False, operation, ready, count)
 
 
-@generated
+@inline
 def run_unit(graph, units, progress, machine, eager, worker, unit, ready):  # type: ignore[no-untyped-def]
     """Run a unit's operations in the order of time; returns how many units it made ready."""
     count = 0
@@ -180,7 +180,7 @@ def layer(graph, units, progress, eager, order_out, layer_first_out):  # type: i
 # --- exploration -------------------------------------------------------------------------------------------
 
 
-@generated
+@inline
 def meet(control, workers):  # type: ignore[no-untyped-def]
     """Wait until all workers are here; false when the batch stops."""
     phase = load(control, PHASE)
@@ -233,7 +233,7 @@ def explore_dfs(graph, units, progress, machine, eager, worker, workers, layers,
             run_unit(graph, units, progress, machine, eager, worker, order[index], ready)
 
 
-@generated
+@inline
 def _send(inbox, following, unit, target):  # type: ignore[no-untyped-def]
     """Put a unit on a worker's stack of signals."""
     while True:
@@ -243,7 +243,7 @@ def _send(inbox, following, unit, target):  # type: ignore[no-untyped-def]
             return
 
 
-@generated
+@inline
 def _take_all(stack, owner):  # type: ignore[no-untyped-def]
     """Everything on a worker's stack, -1 if there is nothing."""
     if load(stack, owner * LINE) < 0:
@@ -251,7 +251,7 @@ def _take_all(stack, owner):  # type: ignore[no-untyped-def]
     return exchange(stack, owner * LINE, -1)
 
 
-@generated
+@inline
 def _take_some(offer, following, worker, workers):  # type: ignore[no-untyped-def]
     """The first units of a worker's offer, one's own if there is one; the rest stays there for everybody."""
     for step in range(workers):
@@ -269,7 +269,7 @@ def _take_some(offer, following, worker, workers):  # type: ignore[no-untyped-de
     return -1
 
 
-@generated
+@inline
 def _take_signals(inbox, worker, workers):  # type: ignore[no-untyped-def]
     """What was signalled to another worker that has not looked yet."""
     for step in range(1, workers):

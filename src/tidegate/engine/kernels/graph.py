@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.foundation.atomics import peek
-from tidegate.foundation.jit import generated, kernel
+from tidegate.foundation.jit import inline, kernel
 
 SKIPPED = 0
 WHOLE = 1
@@ -74,7 +74,7 @@ class Graph(NamedTuple):
     now: Any  # the slot that the operation is given when it runs
 
 
-@generated
+@inline
 def rows_of(shapes, parameter, event):  # type: ignore[no-untyped-def]
     """How many rows a parameter stands for."""
     offsets = shapes.row_offsets[shapes.parameter_row[parameter]]
@@ -83,7 +83,7 @@ def rows_of(shapes, parameter, event):  # type: ignore[no-untyped-def]
     return peek(offsets, event + 1) - peek(offsets, event)
 
 
-@generated
+@inline
 def _has_alias(shapes, kind, event):  # type: ignore[no-untyped-def]
     """Whether two parameters may be the same row."""
     first, stop = shapes.kind_first[kind], shapes.kind_first[kind + 1]
@@ -98,7 +98,7 @@ def _has_alias(shapes, kind, event):  # type: ignore[no-untyped-def]
     return False
 
 
-@generated
+@inline
 def _count(shapes, kind, event, counts_out):  # type: ignore[no-untyped-def]
     counts_out[OPERATIONS] += 1
     for parameter in range(shapes.kind_first[kind], shapes.kind_first[kind + 1]):
@@ -128,7 +128,7 @@ def choose(shapes, order, kinds, status, split, start, stop, choice_out, counts_
             _count(shapes, kind, event, counts_out)
 
 
-@generated
+@inline
 def _add(shapes, graph, kind, event, next_out, lists):  # type: ignore[no-untyped-def]
     """Write down one operation."""
     heads, tails = lists
@@ -186,7 +186,7 @@ def decompose(shapes, graph, order, kinds, choice, start, stop, next_out, heads_
         next_out[TRANSACTIONS] = transaction + 1
 
 
-@generated
+@inline
 def _link(graph, access, row, latest_write, latest):  # type: ignore[no-untyped-def]
     before = latest[row]
     latest[row] = access

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from tidegate.engine.kernels.components import row_number
 from tidegate.engine.kernels.graph import rows_of
-from tidegate.foundation.jit import generated, kernel
+from tidegate.foundation.jit import inline, kernel
 
 ELEMENTS = 8  # elements of a list that are looked at
 
 
-@generated
+@inline
 def _meets(shapes, kinds, event, other, reads_wait):  # type: ignore[no-untyped-def]
     """Whether an event has to wait for another, earlier one."""
     for mine in range(shapes.kind_first[kinds[event]], shapes.kind_first[kinds[event] + 1]):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.foundation.atomics import address_of, call, copy, relax, relax_crowded, store, ticks
-from tidegate.foundation.jit import generated
+from tidegate.foundation.jit import inline
 
 LINE = 8  # words of a cache line: counters that several workers change lie so far apart
 STOP = 0 * LINE
@@ -60,7 +60,7 @@ class Machine(NamedTuple):
     cost_samples: Any
 
 
-@generated
+@inline
 def wait(control, spins):  # type: ignore[no-untyped-def]
     """One step of waiting for another worker."""
     return relax_crowded(spins) if control[CROWDED] else relax(spins)
@@ -69,7 +69,7 @@ def wait(control, spins):  # type: ignore[no-untyped-def]
 # --- one operation -----------------------------------------------------------------------------------------
 
 
-@generated
+@inline
 def copy_row(machine, table, source, target):  # type: ignore[no-untyped-def]
     """Copy a row to another slot of its table."""
     for column in range(machine.column_first[table], machine.column_first[table + 1]):
@@ -77,7 +77,7 @@ def copy_row(machine, table, source, target):  # type: ignore[no-untyped-def]
         copy(address + source * size, address + target * size, size)
 
 
-@generated
+@inline
 def visible(graph, progress, access):  # type: ignore[no-untyped-def]
     """The slot that an access reads: the newest version before it that is not aborted, or the row."""
     write = graph.link[access]
@@ -86,7 +86,7 @@ def visible(graph, progress, access):  # type: ignore[no-untyped-def]
     return graph.slot[access] if write < 0 else graph.version[write]
 
 
-@generated
+@inline
 def invoke(graph, machine, worker, operation):  # type: ignore[no-untyped-def]
     """Call the program's function, timing one call in so many."""
     kind, event = graph.kind[operation], graph.event[graph.transaction[operation]]
@@ -100,7 +100,7 @@ def invoke(graph, machine, worker, operation):  # type: ignore[no-untyped-def]
     return status
 
 
-@generated
+@inline
 def perform(graph, progress, machine, worker, operation):  # type: ignore[no-untyped-def]
     """Run one operation on the versions it sees; returns its failure, 0 for none."""
     first, stop = graph.access_first[operation], graph.access_first[operation + 1]

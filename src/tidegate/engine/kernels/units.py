@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tidegate.foundation.jit import generated, kernel
+from tidegate.foundation.jit import inline, kernel
 
 
 class Units(NamedTuple):
@@ -27,7 +27,7 @@ class Units(NamedTuple):
     member: Any
 
 
-@generated
+@inline
 def is_outside(graph, units, unit, write, eager):  # type: ignore[no-untyped-def]
     """Whether a write becomes visible to a unit by the doing of another unit."""
     operation = graph.operation[write]
@@ -81,7 +81,7 @@ def list_members(unit, first_out, member_out):  # type: ignore[no-untyped-def]
     first_out[0] = 0
 
 
-@generated
+@inline
 def _siblings(graph, write, eager):  # type: ignore[no-untyped-def]
     """The operations that must run before a write is visible, as a range."""
     operation = graph.operation[write]
@@ -91,7 +91,7 @@ def _siblings(graph, write, eager):  # type: ignore[no-untyped-def]
     return graph.operation_first[transaction], graph.operation_first[transaction + 1]
 
 
-@generated
+@inline
 def _is_inside(units, unit, begin, end):  # type: ignore[no-untyped-def]
     count = 0
     for sibling in range(begin, end):

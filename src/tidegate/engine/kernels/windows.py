@@ -55,7 +55,7 @@ import numpy as np
 
 from tidegate.engine.kernels.index import scramble
 from tidegate.foundation.arithmetic import multiply, subtract
-from tidegate.foundation.jit import generated, kernel, kernel_or_plain
+from tidegate.foundation.jit import inline, kernel, kernel_or_plain
 
 LENGTH, NEEDS, WINDOW, PART, STATE_WORDS = 0, 1, 2, 3, 4
 NOTHING, JOURNAL_ROOM, WINDOW_ROOM = 0, 1, 2
@@ -77,7 +77,7 @@ _HALF_MASK = (1 << 32) - 1
 _HIGH_LIMIT = 1 << 31
 
 
-@generated
+@inline
 def put(heap, journal, state, index, value):  # type: ignore[no-untyped-def]
     """Change one word, remembering what stood there; does nothing once something is missing."""
     if state[NEEDS] != NOTHING:
@@ -99,7 +99,7 @@ def undo(heap, journal, state, mark):  # type: ignore[no-untyped-def]
     state[LENGTH] = mark
 
 
-@generated
+@inline
 def _ask_room(state, base, part):  # type: ignore[no-untyped-def]
     if state[NEEDS] == NOTHING:
         state[NEEDS], state[WINDOW], state[PART] = WINDOW_ROOM, base, part
@@ -127,7 +127,7 @@ def window_insert(heap, journal, state, base, words, time):  # type: ignore[no-u
     return state[NEEDS] == NOTHING
 
 
-@generated
+@inline
 def _insert_by_time(heap, journal, state, base, words, time):  # type: ignore[no-untyped-def]
     is_first = heap[base + NEXT] == 0
     now = time if is_first else max(time, heap[base + LATEST])
@@ -143,7 +143,7 @@ def _insert_by_time(heap, journal, state, base, words, time):  # type: ignore[no
     return slides and state[NEEDS] == NOTHING
 
 
-@generated
+@inline
 def _first_not_before(heap, base, boundary):  # type: ignore[no-untyped-def]
     """The first visible row whose time is within a window that ends at `boundary` slides."""
     first = heap[base + FIRST]
@@ -156,12 +156,12 @@ def _first_not_before(heap, base, boundary):  # type: ignore[no-untyped-def]
     return first
 
 
-@generated
+@inline
 def _row_at(heap, base, number):  # type: ignore[no-untyped-def]
     return base + heap[base + RING] + (number & (heap[base + CAPACITY] - 1)) * heap[base + WIDTH]
 
 
-@generated
+@inline
 def _stage(heap, journal, state, base, words, now):  # type: ignore[no-untyped-def]
     number = heap[base + NEXT]
     if number - heap[base + FIRST] >= heap[base + CAPACITY]:
@@ -178,7 +178,7 @@ def _stage(heap, journal, state, base, words, now):  # type: ignore[no-untyped-d
     put(heap, journal, state, base + NEXT, number + 1)
 
 
-@generated
+@inline
 def _slide(heap, journal, state, base, first):  # type: ignore[no-untyped-def]
     """The visible rows before `first` leave, all staged ones become visible."""
     span = (heap[base + FIRST], first, heap[base + STAGED], heap[base + NEXT])
@@ -220,7 +220,7 @@ def fill(heap, journal, state, base):  # type: ignore[no-untyped-def]
 # --- the aggregates ----------------------------------------------------------------------------------------------
 
 
-@generated
+@inline
 def _renew_sum(heap, journal, state, base, at, span):  # type: ignore[no-untyped-def]
     leaving, leaving_stop, entering, entering_stop = span
     ring, width, last = base + heap[base + RING] + heap[at + COLUMN], heap[base + WIDTH], heap[base + CAPACITY] - 1
@@ -237,7 +237,7 @@ def _renew_sum(heap, journal, state, base, at, span):  # type: ignore[no-untyped
     put(heap, journal, state, at + HIGH, high)
 
 
-@generated
+@inline
 def _renew_extreme(heap, journal, state, base, at, span):  # type: ignore[no-untyped-def]
     _leaving, leaving_stop, entering, entering_stop = span
     ring, width, last = base + heap[base + RING] + heap[at + COLUMN], heap[base + WIDTH], heap[base + CAPACITY] - 1
@@ -261,7 +261,7 @@ def _renew_extreme(heap, journal, state, base, at, span):  # type: ignore[no-unt
     put(heap, journal, state, at + BACK, back)
 
 
-@generated
+@inline
 def _renew_counts(heap, journal, state, base, at, span):  # type: ignore[no-untyped-def]
     leaving, leaving_stop, entering, entering_stop = span
     column = heap[at + COLUMN]
@@ -275,12 +275,12 @@ def _renew_counts(heap, journal, state, base, at, span):  # type: ignore[no-unty
         _count_up(heap, journal, state, base, at, heap[_row_at(heap, base, number) + column])
 
 
-@generated
+@inline
 def _bucket_of(value, last):  # type: ignore[no-untyped-def]
     return np.int64(np.uint64(scramble(value)) & np.uint64(last))
 
 
-@generated
+@inline
 def _entry_of(heap, base, at, value):  # type: ignore[no-untyped-def]
     """Where a value's bucket lies in `heap`, or the empty one that it would take."""
     table, width, last = base + heap[at + DATA], heap[at + ENTRY], heap[at + SPACE] - 1
@@ -292,7 +292,7 @@ def _entry_of(heap, base, at, value):  # type: ignore[no-untyped-def]
     return entry
 
 
-@generated
+@inline
 def _count_up(heap, journal, state, base, at, value):  # type: ignore[no-untyped-def]
     """Count a value once more; a new one takes a bucket."""
     entry = _entry_of(heap, base, at, value)
@@ -312,7 +312,7 @@ def _count_up(heap, journal, state, base, at, value):  # type: ignore[no-untyped
         _rise(heap, journal, state, base, at, entry)
 
 
-@generated
+@inline
 def _count_down(heap, journal, state, base, at, value):  # type: ignore[no-untyped-def]
     """Count a value once less; one that is gone leaves its bucket, and the last of the ranking takes its place."""
     entry = _entry_of(heap, base, at, value)
@@ -335,7 +335,7 @@ def _count_down(heap, journal, state, base, at, value):  # type: ignore[no-untyp
     _close_gap(heap, journal, state, base, at, entry)
 
 
-@generated
+@inline
 def _close_gap(heap, journal, state, base, at, entry):  # type: ignore[no-untyped-def]
     """Move later buckets of a run back over an emptied one, so that no search stops short of them."""
     table, width, last = base + heap[at + DATA], heap[at + ENTRY], heap[at + SPACE] - 1
@@ -356,26 +356,26 @@ def _close_gap(heap, journal, state, base, at, entry):  # type: ignore[no-untype
         source = table + bucket * width
 
 
-@generated
+@inline
 def _order_of(heap, base, at):  # type: ignore[no-untyped-def]
     """Where the binary heap begins: per place an entry, relative to the table."""
     return base + heap[at + DATA] + heap[at + SPACE] * heap[at + ENTRY]
 
 
-@generated
+@inline
 def _precedes(heap, one, other):  # type: ignore[no-untyped-def]
     """Whether an entry's value ranks above another's."""
     more = heap[one + COUNT] - heap[other + COUNT]
     return more > 0 or (more == 0 and heap[one + VALUE] < heap[other + VALUE])
 
 
-@generated
+@inline
 def _settle(heap, journal, state, base, at, entry, place):  # type: ignore[no-untyped-def]
     put(heap, journal, state, entry + PLACE, place)
     put(heap, journal, state, _order_of(heap, base, at) + place, entry - base - heap[at + DATA])
 
 
-@generated
+@inline
 def _rise(heap, journal, state, base, at, entry):  # type: ignore[no-untyped-def]
     """Move an entry up to where nothing above ranks below it."""
     table, order = base + heap[at + DATA], _order_of(heap, base, at)
@@ -390,7 +390,7 @@ def _rise(heap, journal, state, base, at, entry):  # type: ignore[no-untyped-def
         _settle(heap, journal, state, base, at, entry, place)
 
 
-@generated
+@inline
 def _sink(heap, journal, state, base, at, entry):  # type: ignore[no-untyped-def]
     """Move an entry down to where nothing below ranks above it."""
     table, order, used = base + heap[at + DATA], _order_of(heap, base, at), heap[at + USED]
@@ -412,25 +412,25 @@ def _sink(heap, journal, state, base, at, entry):  # type: ignore[no-untyped-def
 # --- what a body asks --------------------------------------------------------------------------------------------
 
 
-@generated
+@inline
 def window_count(heap, base):  # type: ignore[no-untyped-def]
     """How many rows are visible."""
     return heap[base + STAGED] - heap[base + FIRST]
 
 
-@generated
+@inline
 def window_word(heap, base, column, position):  # type: ignore[no-untyped-def]
     """One word of a visible row; position 0 is the oldest, and must be below the count."""
     return heap[_row_at(heap, base, heap[base + FIRST] + position) + column]
 
 
-@generated
+@inline
 def _kept_at(heap, base, slot):  # type: ignore[no-untyped-def]
     """Where the slot lies that keeps what `slot` asks."""
     return base + HEADER_WORDS + heap[base + HEADER_WORDS + slot * SLOT_WORDS + OWNER] * SLOT_WORDS
 
 
-@generated
+@inline
 def window_sum_fits(heap, base, slot):  # type: ignore[no-untyped-def]
     """Whether the sum is a 64-bit integer."""
     at = _kept_at(heap, base, slot)
@@ -438,7 +438,7 @@ def window_sum_fits(heap, base, slot):  # type: ignore[no-untyped-def]
     return high >= -_HIGH_LIMIT and high < _HIGH_LIMIT
 
 
-@generated
+@inline
 def window_sum(heap, base, slot):  # type: ignore[no-untyped-def]
     """The sum of a column, where it fits."""
     at = _kept_at(heap, base, slot)
@@ -446,7 +446,7 @@ def window_sum(heap, base, slot):  # type: ignore[no-untyped-def]
     return ((heap[at + HIGH] + (low >> _HALF_BITS)) << _HALF_BITS) | (low & _HALF_MASK)
 
 
-@generated
+@inline
 def window_min(heap, base, slot):  # type: ignore[no-untyped-def]
     """The smallest value of a column; 0 when no row is visible."""
     at = _kept_at(heap, base, slot)
@@ -459,7 +459,7 @@ def window_min(heap, base, slot):  # type: ignore[no-untyped-def]
 window_max = window_min  # the largest: the slot knows which of both it keeps
 
 
-@generated
+@inline
 def window_distinct(heap, base, slot):  # type: ignore[no-untyped-def]
     """How many different values a column has."""
     return heap[_kept_at(heap, base, slot) + USED]
