@@ -2,18 +2,18 @@
 
     ArraySpec(name="table__Account__balance", owner="table", of="Account", role="columns", key="balance", ...)
 
-Generated code takes its arrays as one tuple, in the order of a list of these; the engine finds each of them as
-`owner.role[key]` (`engine.arrays`). So nobody but this module says what an array is called, and nobody but the owner
-what it is.
+Generated code takes its arrays as one tuple, in the order of a list of specs; the engine finds each array as
+`owner.role[key]` (`engine.arrays`). So only this module knows what an array is called, and only the owner knows
+what it holds.
 
-Every name in generated code that comes from a user's name begins with a word that says what it is, and `name_in_code`
-keeps different things apart whatever users call theirs:
+Every name in generated code that comes from a user's name begins with a word that says what it is. `name_in_code`
+makes sure that such names never collide, whatever names users choose:
 
     row__src, value__amount, list__items_start     a transaction's parameters: a slot, a value, a list
     var__total, set__total                         a variable, and whether it has been assigned
-    table__Account__balance                        a column; exists__Account and keys__Account belong to every table
-    stream__orders__price__0                       a field of a stream; its key may have several parts
-    journal__Account__balance                      what a column held before the group at hand wrote it
+    table__Account__balance                        a column; every table also has exists__... and keys__...
+    stream__orders__price__0                       a field of a stream; a field that is a key may have several parts
+    journal__Account__balance                      undo log: what a column held before the current group wrote it
     history__Account__balance                      earlier states of rows
 """
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """An array, or where `dtype` is None a tuple of arrays, that generated code works on.
+    """An array that generated code works on, or a tuple of arrays if `dtype` is None.
 
-    `owner` and `of` say whose it is ("table", "Account"; "lane", ""), `role` which of the owner's attributes, and `key`
-    which element of that if there are several. An array of two dimensions has `width` columns.
+    `owner` and `of` say which object holds it ("table", "Account"; "lane", ""), `role` names the owner's attribute, and
+    `key` the element of that attribute if it has several. An array of two dimensions has `width` columns.
     """
 
     name: str
@@ -53,8 +53,8 @@ class ArraySpec:
 def name_in_code(what: str, *names: str | int) -> str:
     """A name in generated code; different arguments give different names.
 
-    Parts are joined by two underscores. A user's name that could be taken for two parts, or could run into the
-    separator, is preceded by its length, and so is one that looks as if it were.
+    Parts are joined by two underscores. A user's name gets its length as a prefix if it could be mistaken for two
+    parts, if it begins or ends with an underscore, or if it looks as if it had such a prefix already.
     """
     return "__".join([what, *(_part(str(name)) for name in names)])
 
@@ -80,7 +80,7 @@ def key_array(table: str, kind: Kind) -> str:
 
 
 def wanted_array(table: str, kind: Kind) -> str:
-    """The array for one key that is looked up, as words or as floats."""
+    """The array that holds the one key being looked up, as words or as floats."""
     return name_in_code("float_wanted" if kind is Kind.FLOAT else "wanted", table)
 
 
@@ -100,7 +100,7 @@ def round_ends(stream: str) -> str:
 
 
 def round_span(stream: str) -> str:
-    """The array that says where the round at hand begins and ends in such a stream."""
+    """The array that says where the current round begins and ends in a stream that leads to another stage."""
     return name_in_code("round_span", stream)
 
 
@@ -114,7 +114,7 @@ def program_arrays(
     results: Sequence[Kind],
     scratch: Sequence[tuple[int, Kind]],
 ) -> tuple[ArraySpec, ...]:
-    """What transactions work on: the columns of a batch, its results, tables, and what a worker has for itself."""
+    """The arrays of transactions: the columns and results of a batch, tables, and each worker's own arrays."""
     found: list[ArraySpec] = []
     for number, binding in enumerate(rows):
         if binding.parameter.many:
@@ -134,12 +134,12 @@ def program_arrays(
 
 
 def slots_array(number: int, binding: Binding) -> str:
-    """The slots of a row column's keys: one per event, or those of all lists."""
+    """The array with the slots of a row column's keys: one per event, or the elements of all lists."""
     return f"rows_{number}_data" if binding.parameter.many else f"rows_{number}"
 
 
 def values_array(number: int, binding: Binding) -> str:
-    """The values of a value column: one per event, or those of all lists."""
+    """The array with the values of a value column: one per event, or the elements of all lists."""
     return f"values_{number}_data" if binding.parameter.many else f"values_{number}"
 
 
@@ -160,10 +160,10 @@ def graph_arrays(
     indexed: Sequence[TableLayout],
     results: Sequence[Kind],
 ) -> tuple[ArraySpec, ...]:
-    """What dataflow graphs work on besides: where a walk stands, streams, journals, histories, windows.
+    """The further arrays of dataflow graphs: the position of a walk, streams, journals, histories, windows.
 
-    Groups may write rows of the tables `journalled`, ask for earlier states of `remembered`, and look up keys of
-    `indexed`.
+    Groups may write rows of the tables in `journalled`, ask for earlier states of rows of those in `remembered`, and
+    look up keys of those in `indexed`.
     """
     found = [ArraySpec("status", "batch", "", "status", dtype=np.int32)]
     found += _lane_arrays(flows, indexed, results)
@@ -197,7 +197,7 @@ WINDOWS: dict[str, tuple[str, Any, int]] = {
     "window_floats": ("float_words", np.float64, 0),
     "window_tops": ("tops", np.int64, 0),
 }
-"""What windows lie in, as bodies call it; each stage has its own, with its number behind the name."""
+"""The arrays that hold windows, by their names in transaction bodies; each stage appends its number for its own."""
 
 _I, _B = np.int64, np.bool_
 

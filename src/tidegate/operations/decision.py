@@ -1,16 +1,16 @@
 """How a batch is scheduled, as values.
 
-A scheduling decision has three dimensions, each chosen by itself:
+A scheduling decision has three dimensions, each chosen independently:
 
     exploration   how workers walk the graph of operations
-                  "bfs"  layer by layer, all workers meet after each layer
-                  "dfs"  each worker walks its own share and waits for what an operation needs
-                  "ns"   whoever finishes an operation signals those that waited for it
+                  "bfs"  layer by layer, with a barrier for all workers after each layer
+                  "dfs"  each worker walks its own share and waits until an operation's inputs are ready
+                  "ns"   the worker that finishes an operation signals the operations that wait for it
     unit          what a worker takes at a time: one "operation", or the "group" of operations of one row
-    abort         "eager"  a write is seen when its transaction is decided; nothing is ever taken back
-                  "lazy"   a write is seen at once; failures are repaired when the graph has been explored
+    abort         "eager"  a write becomes visible when its transaction is decided; nothing is ever undone
+                  "lazy"   a write becomes visible at once; failures are repaired after the graph was explored
 
-The baselines of the literature are names: see `BASELINES`.
+The baselines from the literature are chosen by name: see `BASELINES`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Operation chains, one per row, with the choice of who walks which: the strategy "chains" in full."""
+    """The strategy "chains" with its setting: one operation chain per row; `placement` says which worker walks it."""
 
     placement: Placement = "shared-nothing"
 
@@ -69,7 +69,7 @@ class Chains:
 
 @dataclass(frozen=True, slots=True)
 class Partitioned:
-    """State in partitions that transactions take in the order of time: the strategy "partitioned" in full."""
+    """The strategy "partitioned" with its setting: transactions enter each state partition in timestamp order."""
 
     partitions: int = 16
 
@@ -85,7 +85,7 @@ class Partitioned:
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """Transactions that share rows run together on one worker, serially; those that share none side by side."""
+    """Connected components: transactions linked by shared rows run serially on one worker, the others in parallel."""
 
     def __str__(self) -> str:
         return "families"
@@ -93,7 +93,7 @@ class Families:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The published adaptive rule: thresholds over each batch's graph choose the decision."""
+    """The published adaptive rule: thresholds on the properties of each batch's graph choose the decision."""
 
     thresholds: Literal["ledger", "grep and sum"] = "ledger"
 
@@ -105,7 +105,7 @@ class Published:
 
 
 PARTITIONS_MAX = 62
-"""The partitions that a transaction touches are the bits of one integer."""
+"""The partitions that a transaction touches are stored as the bits of one 64-bit integer."""
 
 Strategy = str | Decision | Chains | Families | Partitioned | Published
 
@@ -115,11 +115,11 @@ DECISIONS: tuple[Decision, ...] = tuple(
     for unit in get_args(Unit)
     for abort in get_args(Abort)
 )
-"""All twelve."""
+"""All twelve combinations."""
 
 
 def check_strategy(strategy: object, lasting: bool = False) -> None:
-    """Raise DefinitionError unless this is a strategy; one for state that is `lasting` must give the right rows."""
+    """Raise DefinitionError unless this is a strategy; `lasting` (durable) state refuses one that gives wrong rows."""
     if lasting and strategy == "unsafe-nolock":
         raise DefinitionError(
             "strategy: 'unsafe-nolock' gives wrong rows by design, and they would be kept; required for state that "

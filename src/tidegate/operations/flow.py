@@ -1,11 +1,11 @@
-"""What a dataflow graph is, as data: streams, windows, and which transaction runs when.
+"""Dataflow graphs as data: streams, windows, and which transaction runs when.
 
     stream ──> transaction ──emit──> stream ──> transaction ...
                     │
                  window (private to its transaction)
 
-A graph is run in rounds. A round takes one atomic batch of a border stream through the graph: group by group,
-and in a group member by member, each in the order of the graph. A group commits as a whole or not at all.
+A graph is run in rounds. A round takes one atomic batch of a border stream through the graph: group by group, and
+within a group member by member, both in the order of the graph. A group commits as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from tidegate.operations.layout import Kind, TableLayout
 if TYPE_CHECKING:
     from tidegate.operations.plan import TransactionPlan
 
-# Where a run stands, so that it can stop and go on (`control` in generated code):
+# The position of a run, so that it can stop and resume (`control` in generated code):
 POSITION, GROUP, ACTIVE, WHICH, LOGGED, RECORD, MODE, TRACED, TRACE_END, ROUNDS = range(10)
-"""The next event; the next group of the open round, the round's border stream; what is full; entries of the history,
-whether one is kept; what happens with the trace of steps, how many of its words are written or read, where it ends when
-it is read; from the last on, the number of the last round of each graph."""
+"""In order: the next event; the next group of the open round; the round's border stream; which array is full; how many
+history entries there are; whether a history is kept; what happens with the trace of steps; how many words of it are
+written or read; where it ends on replay; and from ROUNDS on, the number of each graph's last round."""
 
 UNTRACED, TRACING, REPLAYING = range(3)
-"""What `control[MODE]` says: steps leave no trace; each is noted in `trace`; `trace` says which steps to run."""
+"""Values of `control[MODE]`: steps are not traced; each is recorded in `trace`; `trace` says which steps to run."""
 
 # A step in a trace: one execution of a group, or of a plain transaction, as words.
 STEP_WORDS, STEP_FLOW, STEP_WHAT, STEP_ROUND, STEP_CAUSE, STEP_STATUS, STEP_EVENTS, STEP_TEXTS, STEP_HEAD = range(9)
-"""How many words it has; its graph, -1 for a plain transaction; its group, or -1 minus its plain transaction; its
-round, 0 where the graph has no name; the border stream of the round, or the event of the plain transaction; why it
-aborted, 0 if it committed; how many events it took from the border; how many strings it has once it is packed
-(`engine.graphs.steps`). The events follow, then for each input stream the number of its tuples and their words. A step
-that aborted is its head and nothing else: nobody runs it again."""
+"""The head, in order: the length in words; the graph, -1 for a plain transaction; the group, or -1 minus the number of
+the plain transaction; the round, 0 if the graph has no name; the round's border stream, or the plain transaction's
+event; why it aborted, 0 if it committed; how many events it took from the border; how many strings it has once packed
+(`engine.graphs.steps`). The events follow, then for each input stream the number of its tuples and their words. An
+aborted step has only its head: it is never run again."""
 
-# What a stage does with a stream that leads to another one (`roles` in generated code):
+# What a stage does with a stream that leads to another stage (`roles` in generated code):
 ALONE, GIVES, TAKES, NOTHING = range(4)
-"""All stages run as one, and the stream is emptied after each round; it is the stage's own, which notes where each
-round ends; it is another stage's; it is of no concern."""
+"""All stages run as one, and the stream is emptied after each round; the stage writes the stream and records where each
+round ends; the stage reads the stream; the stage does not use the stream."""
 
-# Why generated code comes back:
+# Why generated code returns:
 DONE, PLAIN_EVENT, PLAIN_GROUP, TABLE_FULL, STREAM_FULL, WINDOW_FULL, JOURNAL_FULL, TOUCHED_FULL, LOG_FULL = range(9)
 HISTORY_FULL, TRACE_FULL, MISFIT = 9, 10, 11
 NO_ROOM = -2
-"""A transaction of a graph found a stream full: its group is undone and run again with more room."""
+"""A transaction of a graph found a stream full: its group is undone, and run again after the stream has grown."""
 
 HISTORY_FIRST, HISTORY_NEXT, HISTORY_LATEST = range(3)
-"""What the state of a table's history says: the number of the oldest state that is kept, that of the next one, and the
-latest time."""
+"""The words of a table history's state: the number of the oldest state that is kept, the number of the next one, and
+the latest time."""
 
 TOP_WORDS = 1 << 12
-"""How many values all calls of a window's `top` in one transaction give at most: they share an array."""
+"""The maximum number of values that all calls of a window's `top` in one transaction return: they share an array."""
 
 ROOM = -10
-"""A step that finds an array full returns this minus the code."""
+"""A step that finds an array full returns ROOM minus the code of that array (TABLE_FULL, ...)."""
 
 
 _OWN = "0_"
@@ -67,12 +67,12 @@ def own_stream(transaction: str) -> str:
 
 
 def event_name(stream: str) -> str:
-    """What events call those who are on a stream: its name, or that of the transaction whose own it is."""
+    """The name by which events address a stream: the stream's, or that of the plain transaction that it belongs to."""
     return stream.removeprefix(_OWN)
 
 
 def column_of(fields: tuple[StreamField, ...], name: str) -> int:
-    """The number of a field among the columns of a stream: a key of several fields takes several."""
+    """The number of a field's first column in a stream: a key of several fields takes several columns."""
     column = 0
     for field in fields:
         if field.name == name:
@@ -114,8 +114,8 @@ class StreamLayout:
 class WindowParameter:
     """A parameter that is a window over the stream of its transaction.
 
-    `time` names the field that carries the time; empty for a window that counts rows. `size` and `slide` are rows
-    or units of time.
+    `time` names the field that carries the time; it is empty for a window that counts rows. `size` and `slide` are in
+    rows or in units of time.
     """
 
     name: str
@@ -124,15 +124,15 @@ class WindowParameter:
     slide: int
     time: str = ""
     identity: int = 0
-    """Parameters with the same number are the same window: that of its owner, and of triggers on it."""
+    """Parameters with the same number are the same window: its owner's parameter, and those of triggers on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberPlan:
     """A streaming transaction in its graph.
 
-    `on_window` is the window that starts it, if it is such a trigger; `gives_results` whether the events of its border
-    stream get what it returns: the first transaction on the stream.
+    `on_window` is the window that starts it, if it is a trigger. `gives_results` says whether its return values become
+    the results of its border stream's events: true for the first transaction on the stream.
     """
 
     transaction: int
@@ -145,7 +145,7 @@ class MemberPlan:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """Members that commit together; `emits` are all their streams, whose counts are taken back if it aborts."""
+    """Members that commit together; `emits` are all streams they emit to, whose counts an abort resets."""
 
     members: tuple[int, ...]
     emits: tuple[int, ...]
@@ -155,8 +155,8 @@ class GroupPlan:
 class FlowPlan:
     """One dataflow graph; numbers of streams, members and groups are those of the program.
 
-    `batch` is the size of an atomic batch, or the name of the field whose equal values are one. `first_group` is the
-    number of its first group. A plain transaction that runs as a graph of its own has no name.
+    `batch` is the size of an atomic batch, or the name of a field: events with equal values of it form a batch.
+    `first_group` is the number of its first group. A plain transaction that runs as its own graph has no name.
     """
 
     name: str
@@ -173,9 +173,9 @@ class FlowPlan:
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """Groups, and plain transactions, that one worker must run one by one; `takes` are the streams of other stages.
+    """Groups and plain transactions that one worker runs one by one; `takes` are its input streams from other stages.
 
-    Stages have nothing in common but the streams that lead from one to another (`compiler.stages`).
+    Stages share nothing but the streams that lead from one to another (`compiler.stages`).
     """
 
     groups: tuple[int, ...]
@@ -185,7 +185,7 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class FlowsPlan:
-    """All dataflow graphs of a program; a program of plain transactions alone has none, and one stage."""
+    """All dataflow graphs of a program; a program with only plain transactions has no graph, and one stage."""
 
     streams: tuple[StreamLayout, ...] = ()
     outputs: tuple[bool, ...] = ()
@@ -196,11 +196,11 @@ class FlowsPlan:
     journalled: tuple[str, ...] = ()
     """The tables whose rows groups may write."""
     remembered: tuple[tuple[str, int], ...] = ()
-    """Tables of whose rows somebody asks for earlier states, and how many units of time are kept."""
+    """The tables whose earlier row states some transaction asks for, and for how many units of time they are kept."""
     stages: tuple[StagePlan, ...] = ()
-    """What can run side by side: each stage stands behind those that it takes streams from."""
+    """What can run in parallel; each stage comes after those that it takes streams from."""
     arrays: tuple[ArraySpec, ...] = ()
-    """What generated code for graphs takes: what `run` takes, and more."""
+    """The arrays that generated code for graphs takes: those of `run`, and more."""
 
     def flow_of(self, group: int) -> int:
         """The graph that a group belongs to."""
@@ -212,7 +212,7 @@ class FlowsPlan:
         return flow.groups[number - flow.first_group]
 
     def inputs_of(self, group: int) -> tuple[int, ...]:
-        """The streams inside the graph that a group takes tuples from, those of its own members too."""
+        """The streams inside the graph that a group takes tuples from, including those between its own members."""
         members = (self.members[member] for member in self.group(group).members)
         return tuple(sorted({m.stream for m in members if not m.border and m.on_window < 0}))
 
@@ -231,7 +231,7 @@ class FlowsPlan:
         return self.stage_of(next(number for number in groups if member in self.group(number).members))
 
     def place_of_window(self, window: int) -> tuple[int, int]:
-        """Where a window lies: its owner's stage, and its number among the windows of that."""
+        """Where a window lies: its owner's stage, and its number among that stage's windows."""
         stages = [self.stage_of_member(owner) for owner in self.owners[: window + 1]]
         return stages[window], stages[:window].count(stages[window])
 
@@ -241,12 +241,12 @@ class FlowsPlan:
         return tuple(sorted({stream for stage in self.stages for stream in stage.takes}))
 
     def window(self, identity: int) -> int:
-        """The number of a window; -1 if it is none of these graphs'."""
+        """The number of a window; -1 if it belongs to none of these graphs."""
         return next((n for n, window in enumerate(self.windows) if window.identity == identity), -1)
 
     @property
     def may_wait(self) -> bool:
-        """Whether events may have to wait for others of their atomic batch."""
+        """Whether an event may have to wait for other events of its atomic batch."""
         return any(flow.batch != 1 for flow in self.flows)
 
 
@@ -254,7 +254,7 @@ NO_GRAPHS = FlowsPlan()
 
 
 def structures_of(flows: FlowsPlan, plans: tuple[TransactionPlan, ...], window: int) -> list[tuple[str, str]]:
-    """The aggregates that anybody asks of a window: function and field, in the order of their structures."""
+    """All aggregates that transactions ask a window for, as function and field, in the order of their structures."""
     found: dict[tuple[str, str], None] = {}
     for member in flows.members:
         plan = plans[member.transaction]

@@ -1,8 +1,8 @@
-"""How a table is laid out: the data form in which compiler, engine and files speak of tables.
+"""Table layouts: the description of a table that compiler, engine and files share.
 
-A layout is what remains of a user's table class once the Python is taken away: a name, typed
-columns with defaults, and which of them form the key. It compares by value, travels in pickles
-and is written into every state file, so that a later program can be checked against it.
+A layout is a user's table class without the Python: a name, typed columns with defaults, and
+which columns form the key. It compares by value, can be pickled, and is written into every
+state file, so that a later program can be checked against it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Kind(enum.Enum):
 
     @property
     def dtype(self) -> type[np.generic]:
-        """What arrays of such values hold: a string is known by its number."""
+        """The NumPy type of arrays of such values; a string is represented by its number in the string pool."""
         return _DTYPES[self]
 
     @property

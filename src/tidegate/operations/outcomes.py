@@ -1,4 +1,4 @@
-"""What became of one transaction."""
+"""The outcome of a transaction: whether it committed, why not, and what it returned."""
 
 from __future__ import annotations
 

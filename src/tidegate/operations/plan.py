@@ -4,22 +4,22 @@
 
 A `TransactionPlan` says which event columns a transaction needs, which rows and fields it reads and
 writes and under which conditions, why it may abort, what it returns, and how its generated function
-is called. A `ProgramPlan` joins several of them: the columns and tables that they share are listed
-once, and `source` is the Python text of one function `run` that executes a batch in order:
+is called. A `ProgramPlan` joins several transactions: the columns and tables that they share are listed
+once, and `source` is the Python text of a function `run` that executes a batch in order:
 
     run(start, stop, order, kinds, status_out, arrays)
 
 `arrays` is a tuple in the order of `ProgramPlan.arrays`. `run` returns the position of the first event that plain
 Python must execute (`ESCAPE`), or `stop`.
 
-For execution out of order the same module has `operate`, which executes one operation: a whole
-transaction, or where it can be split one of its slices, on rows that the caller chooses:
+For execution out of order, the same module has `operate`. It executes one operation (a whole transaction,
+or one of its slices if it can be split) on rows that the caller chooses:
 
     operate(context, kind, event, slots) -> 0 done, ESCAPE, or why it failed
 
-`kind` is an index of `ProgramPlan.operations`. `context` is the address of a list with the addresses of the same
-arrays. `slots` is the address of the operation's slots: one for each of its rows in their order, or as many as the
-event's list has.
+`kind` is an index into `ProgramPlan.operations`. `context` is the address of a list with the addresses of the same
+arrays. `slots` is the address of the operation's slots: one for each row parameter, in order; a list of rows has one
+slot per element.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ ESCAPE = -1
 
 
 def generated_name(transaction: str) -> str:
-    """The name of a transaction's function in generated code, clear of every other name there."""
+    """The name of a transaction's function in generated code; it collides with no other name there."""
     return name_in_code("transaction", transaction)
 
 
 def body_name(transaction: str) -> str:
-    """The function that is the transaction's body alone, by the name of the one that undoes what an abort leaves."""
+    """The name of the function with the body alone; `transaction` names the function that also undoes aborts."""
     return f"body_of_{transaction}"
 
 
@@ -74,8 +74,8 @@ Parameter = RowParameter | ValueParameter
 class Access:
     """One place where a transaction touches a field of a row.
 
-    `action` is "read", "write" or "delete"; `conditions` are the tests, as source text, under which
-    this place is reached. The field `exists` stands for the row's existence.
+    `action` is "read", "write" or "delete"; `conditions` are the tests, as source text, that must hold
+    for this place to be reached. The field `exists` stands for the row's existence.
     """
 
     parameter: str
@@ -104,12 +104,12 @@ class ResultType:
 class Operation:
     """A kind of work that is scheduled as one piece: a whole transaction, or a slice of one.
 
-    `rows` are the row parameters that it touches and `writes` those of them that it writes, both in the
-    order of the signature. A whole transaction undoes what it wrote when it aborts, and its failure is a
-    status, as `run` gives it. A slice undoes nothing; its failure is `failure(position, status)`, where
-    the position is that of the failing statement, and of all failures of a transaction's slices the one
-    with the smallest position is what Python reports. `first_failure` is the smallest position at which
-    it can fail or escape, NEVER where it cannot; `text` is the slice as Python source.
+    `rows` are the row parameters that it touches and `writes` those that it writes, both in the order of
+    the signature. A whole transaction undoes its writes when it aborts, and returns its failure as a status,
+    as `run` does. A slice undoes nothing and returns its failure as `failure(position, status)`, where
+    `position` is that of the failing statement. If several slices of a transaction fail, the failure with the
+    smallest position is the one that Python would report. `first_failure` is the smallest position at which
+    the operation can fail or escape, or NEVER; `text` is the slice as Python source.
     """
 
     transaction: int
@@ -124,13 +124,13 @@ NEVER = (1 << 31) - 1
 
 
 def failure(position: int, status: int) -> int:
-    """What a slice returns that fails at a position."""
+    """What a slice returns when it fails at a position."""
     return (position << 32) + status
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a transaction that writes rows of its own: its generated function and what it touches."""
+    """A part of a transaction that writes rows no other part writes: its generated function and what it touches."""
 
     name: str
     rows: tuple[str, ...]
@@ -145,8 +145,8 @@ class Slice:
 class TransactionPlan:
     """One transaction, compiled; `source` is empty when it runs interpreted.
 
-    `slices` are empty where it runs as one operation, and then `unsplit` says why. `speculative` is
-    whether its operations may run on values that are taken back later: they come to an end on any.
+    `slices` is empty if the transaction runs as one operation; then `unsplit` says why. `speculative` says
+    whether its operations may run on values that may be undone later: they terminate whatever the values are.
     """
 
     name: str
@@ -164,15 +164,15 @@ class TransactionPlan:
     unsplit: str
     windows: tuple[WindowParameter, ...] = ()
     aggregates: tuple[tuple[str, str, str], ...] = ()
-    """What the body asks of its windows: parameter, function, field."""
+    """The aggregates that the body asks its windows for: parameter, function, field."""
     lookups: tuple[TableLayout, ...] = ()
-    """The tables whose rows it looks up while it runs, and the names of those that it may write that way."""
+    """The tables whose rows it looks up while it runs; `lookup_writes` names those that it may write that way."""
     lookup_writes: tuple[str, ...] = ()
     lookup_classes: tuple[type, ...] = ()
     time: str = ""
-    """The parameter that carries the transaction's own time; empty where it has none."""
+    """The parameter that carries the transaction's own time; empty if it has none."""
     histories: tuple[tuple[TableLayout, int], ...] = ()
-    """The tables of whose rows it asks for earlier states, and how far back."""
+    """The tables whose earlier row states it asks for, and how far back."""
 
     @property
     def compiled(self) -> bool:
@@ -186,13 +186,13 @@ class TransactionPlan:
 
     @property
     def tables(self) -> tuple[TableLayout, ...]:
-        """The tables of its row parameters, in order of first use."""
+        """The tables of its row parameters and look-ups, in order of first use."""
         own = [parameter.table for parameter in self.parameters if isinstance(parameter, RowParameter)]
         return tuple(dict.fromkeys([*own, *self.lookups]))
 
     @property
     def written(self) -> frozenset[str]:
-        """The row parameters that may be written; all of them where the body is not known."""
+        """The row parameters that may be written; all of them if the transaction is not compiled."""
         if not self.compiled:
             return frozenset(p.name for p in self.parameters if isinstance(p, RowParameter))
         return frozenset(access.parameter for access in self.accesses if access.action != "read")
@@ -202,8 +202,8 @@ class TransactionPlan:
 class Binding:
     """An event column as some transactions use it: as keys of a table, or as values of a kind.
 
-    `users` are the indices of the transactions that need it; `writers` those that may write the row, without those that
-    run in dataflow graphs: graphs note the rows that they wrote in their journals.
+    `users` are the indices of the transactions that need it. `writers` are those that may write the row, except
+    transactions in dataflow graphs: graphs record the rows that they write in their journals.
     """
 
     parameter: Parameter
@@ -215,8 +215,8 @@ class Binding:
 class ProgramPlan:
     """Several transactions that run over one event stream and share tables.
 
-    The first operations are the whole transactions, by their numbers; `slices` lists for each transaction
-    the operations that it splits into, none where it runs as one.
+    `operations` begins with the whole transactions, in the order of their numbers. `slices` lists for each
+    transaction the operations that it splits into; none if it runs as one.
     """
 
     tables: tuple[TableLayout, ...]
@@ -234,9 +234,9 @@ class ProgramPlan:
     slices: tuple[tuple[int, ...], ...]
     source: str
     arrays: tuple[ArraySpec, ...] = ()
-    """What `run` takes, and `operate` by their addresses."""
+    """The arrays that `run` takes, and that `operate` takes by address."""
     event_names: tuple[str, ...] = ()
-    """Per transaction: what events call it; a border transaction goes by its stream's name, an interior one by none."""
+    """Per transaction, its name in events: a border transaction has its stream's name, an interior one has none."""
     entries: tuple[int, ...] = ()
     """The transactions that events can name."""
     flows: FlowsPlan = NO_GRAPHS
