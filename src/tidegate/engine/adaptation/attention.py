@@ -1,14 +1,14 @@
-"""How often the adaptive strategy looks: what was found lately need not be found again.
+"""How often the adaptive strategy examines a batch before it chooses: recent findings are reused.
 
-Looking costs time: a probe, families, a sample. Four things are remembered so that it is done only where it may
-change something:
+Examining a batch ("a look") costs time: a probe, a search for families, a sample. Four rules skip what is unlikely to
+change the choice:
 
-    SerialSpell     serial won, and functions take no longer than they did: no look at all, for a while
-    Habit           a strategy won twice, and looking takes long beside running: no look at all, for a few batches
-    KnownCost       functions cost so much that a quarter of it would still be for several workers: no probe
-    Unrelated       families promised nothing, and the hottest row is as hot as it was: they are not searched for
+    SerialSpell     serial won, and functions take no longer than they did: exponential back-off, no look at all
+    Habit           a strategy won twice, and looking is slow compared to running: no look for a few batches
+    KnownCost       functions are so slow that several workers would win even at a quarter of the cost: no probe
+    Unrelated       families did not help, and the hottest row is as hot as it was: no search for families
 
-Each of them ends by itself, so a change that none of these notices is noticed some batches later.
+Each rule expires by itself, so a change that it hides is noticed a few batches later.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from dataclasses import dataclass, replace
 from tidegate.engine.adaptation.model import ALONE, FAMILIES, SERIAL, Choice
 
 DOUBT = 1.25
-"""A measured cost may be wrong by this factor. Functions count as slower than before only beyond it, and as cheap only
-if they still would be at this multiple of their cost."""
+"""A measured cost may be wrong by this factor. Functions count as slower than before only if they exceed it, and as
+cheap only if they would still be cheap at this multiple of their cost."""
 
 SPELL_BATCHES, SPELL_BATCHES_MAX = 8, 64
-"""Exponential back-off: after a batch that ran serially, so many run serially without a look; each further time
-doubles the number, up to the second."""
+"""Exponential back-off: after a batch that ran serially, the next 8 run serially without a look; each repetition
+doubles this number, up to 64."""
 
 HABIT_BATCHES, LOOK_SHARE = 3, 0.02
-"""How many batches run as the one before without a look, if looking takes more than this share of running."""
+"""How many batches repeat the last strategy without a look, if looking takes more than this share of the run time."""
 
 MUCH_CHEAPER, UNPROBED_BATCHES = 4.0, 8
-"""A cost is taken as known, for so many batches, if several workers would be right even for much less."""
+"""A cost is reused for 8 batches if several workers would win even if the functions were 4 times cheaper."""
 
 UNRELATED_BATCHES, UNRELATED_BATCHES_MAX = 8, 32
-"""Exponential back-off: after a search for families that found nothing useful, so many batches are not searched; each
-further failure doubles the number, up to the second."""
+"""Exponential back-off: after a search for families that found nothing useful, the next 8 batches are not searched;
+each further failure doubles this number, up to 32."""
 
 NEARLY = 1.2
-"""A search was useful if families were predicted to take at most this multiple of what was chosen: predictions err."""
+"""A search was useful if families were predicted to take at most this multiple of the chosen time: predictions err."""
 
 COOLER = 2.0
-"""Families are searched for at once if the hottest row has cooled by so much: it is what holds large ones together."""
+"""Families are searched for at once if the hottest row has cooled by this factor: hot rows hold large ones together."""
 
 IsCheap = Callable[[float], bool]
-"""Whether functions of so many nanoseconds are for one worker, without any doubt."""
+"""Whether functions that take this many nanoseconds certainly run fastest on one worker."""
 
 
 @dataclass(slots=True)
 class SerialSpell:
-    """Batches that ran serially, one after the other."""
+    """Exponential back-off over consecutive batches that ran serially."""
 
     cost_ns: float = 0.0
-    """What the functions of the last one took; 0 if it did not run serially."""
+    """Nanoseconds per function in the last batch; 0 if it did not run serially."""
     _left: int = 0
     _length: int = SPELL_BATCHES // 2
 
     def goes_on(self, is_cheap: IsCheap) -> bool:
-        """Whether the next batch needs no look either."""
+        """Whether the next batch, too, runs serially without a look."""
         if self._left == 0 and self.cost_ns > 0.0 and is_cheap(self.cost_ns * DOUBT):
             self._left = self._length
         return self._left > 0
@@ -84,14 +84,14 @@ class Habit:
     _left: int = 0
 
     def take(self, transactions: int) -> Choice | None:
-        """The choice for the next batch, if that needs no look."""
+        """The choice for the next batch, if it needs no look."""
         if self._choice is None or self._left == 0:
             return None
         self._left -= 1
         return replace(self._choice, workload=replace(self._choice.workload, transactions=transactions))
 
     def ran(self, cost_ns: float) -> None:
-        """A batch ran by habit; other functions than those that it was chosen for end it."""
+        """A batch ran by habit; the habit ends if the functions' cost differs from the one it was based on."""
         known_ns = self._choice.workload.cost_ns if self._choice is not None else 0.0
         if not known_ns / DOUBT < cost_ns < known_ns * DOUBT:
             self._left = 0
@@ -109,13 +109,13 @@ class Habit:
 
 @dataclass(slots=True)
 class KnownCost:
-    """What the functions of a batch that several workers ran have cost."""
+    """The cost of functions in the last batch that several workers ran."""
 
     _cost_ns: float = 0.0
     _left: int = 0
 
     def take(self, is_cheap: IsCheap) -> float | None:
-        """The cost, if it may be used for the next batch; None if that needs a probe."""
+        """The cost, if it may be reused for the next batch; None if that batch needs a probe."""
         if self._left > 0 and self._cost_ns > 0.0 and not is_cheap(self._cost_ns / MUCH_CHEAPER):
             self._left -= 1
             return self._cost_ns
@@ -123,27 +123,27 @@ class KnownCost:
         return None
 
     def learn(self, cost_ns: float) -> None:
-        """The last batch's; 0 if it told nothing."""
+        """Note the cost in the last batch; 0 if it is unknown."""
         self._cost_ns = cost_ns
 
 
 @dataclass(slots=True)
 class Unrelated:
-    """Whether families are worth a search."""
+    """Exponential back-off for the search for families."""
 
     _left: int = 0
     _length: int = UNRELATED_BATCHES // 2
     _hot: float = 0.0
 
     def worth_a_search(self, hottest: Callable[[], float]) -> bool:
-        """Whether to search in the next batch; `hottest` tells its hottest row's share, where that matters."""
+        """Whether to search in the next batch; `hottest` computes its hottest row's share if that is needed."""
         if self._left > 0 and hottest() >= self._hot / COOLER:
             self._left -= 1
             return False
         return True
 
     def judge(self, choice: Choice) -> None:
-        """What came of a search: serial, or families that promised much less than what was chosen, are no success."""
+        """Learn from a search: it failed if serial won, or if families were predicted much slower than the choice."""
         best = choice.predicted[str(choice.candidate)]
         by_families = (seconds for name, seconds in choice.predicted.items() if name.startswith(str(FAMILIES)))
         near = choice.predicted[str(FAMILIES)] <= best * NEARLY or min(by_families) <= best

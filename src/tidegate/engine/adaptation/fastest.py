@@ -1,7 +1,7 @@
-"""Which of several ways to run a batch is the fastest: by what each of them took before.
+"""Picks the fastest of several ways to run a batch, by how long each took before.
 
-Every way is tried twice, because the first time also loads code. Then the fastest is taken, and now and then another
-one is tried again, the one whose last trial is longest ago: a workload changes.
+Every way is tried twice, because the first time also loads code. After that the fastest is used. Now and then the way
+with the oldest measurement is tried again, because workloads change.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 AGAIN = 32
-"""Batches between two trials of ways that were slower: if one takes twice as long, trying it costs 3 %."""
+"""Batches between two trials of slower ways: if one takes twice as long, trying it costs 3 %."""
 
 LEARNING = 0.5
-"""The weight of the newest batch: one that was disturbed is made good by the next two."""
+"""The weight of the newest batch: two more batches outweigh one that was disturbed."""
 
 
 class Fastest:
@@ -26,7 +26,7 @@ class Fastest:
         self._since = 0
 
     def choose(self, ways: Sequence[str]) -> str:
-        """The way for the next batch, of those that it can take."""
+        """Choose one of `ways` for the next batch."""
         least = min(ways, key=lambda way: self._tried.get(way, 0))
         if self._tried.get(least, 0) < 2:
             return least
@@ -38,7 +38,7 @@ class Fastest:
         return min(ways, key=lambda way: (way == best, self._last[way]))
 
     def learn(self, way: str, events: int, seconds: float) -> None:
-        """What a batch took."""
+        """Note how long a batch took."""
         ns = seconds / max(events, 1) * 1e9
         tried = self._tried[way] = self._tried.get(way, 0) + 1
         before = self._ns[way] if tried > 2 else ns

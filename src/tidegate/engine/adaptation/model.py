@@ -1,32 +1,32 @@
-"""Our own choice: predict how long each strategy would take for this batch, and take the shortest.
+"""Tidegate's own adaptive rule: predict how long each strategy would take for this batch, and take the fastest.
 
-What goes in is measured, not assumed:
+The inputs are measured, not assumed:
 
-    cost          nanoseconds of one transaction, from a few of the batch's own, run first
-    near          how likely a transaction has to wait for one of the few before it, from a sample of the batch
+    cost          nanoseconds per transaction, from a few transactions of the batch that are run first
+    near          the probability that a transaction waits for one of the few before it, from a sample of the batch
     hot           the share of transactions that touch the hottest row, from a sample
     operations    how many operations a transaction splits into
-    largest       the share of the time for the largest family of related transactions (`kernels.components`)
+    largest       the largest family's share of the run time; families are connected components (`kernels.components`)
     aborts        the share of transactions that failed in the last batch
-    spared        how much of a failing transaction is not run if it is split, from the last batch that was
+    spared        the share of a failing transaction's other operations that need not run, from the last split batch
     workers       threads, but no more than processors
 
-A strategy's time is what it does besides running functions (its overhead, spread over the workers), and
-the functions' time divided by the workers that can be kept busy. Nobody can be busier than the chain of
-transactions on the hottest row allows; where workers take transactions in line, they wait for their neighbours'.
+A strategy's time is its overhead, spread over the workers, plus the functions' time divided by the number of
+workers that can be kept busy. The chain of transactions on the hottest row limits parallelism; workers that take
+transactions in order also wait for neighbouring transactions.
 
     serial        n * cost
-    families      n * (overhead + cost * largest): who is related must be found before anything runs
+    families      n * (overhead + cost * largest): families must be found before anything runs
     lock, mvlk    n * (overhead + cost * (1 + waiting * near)) / workers
     ns            n * (overhead + cost) / workers
     ns, split     the same, with an overhead for every operation
-    families + ns the largest family by ns, with its overhead; the others without, whenever a worker would wait
+    families + ns the largest family by ns, with its overhead; a worker that would wait runs other families, without
     all but serial take at least the hottest row's chain: hot * n * (overhead + cost) / operations in a chain's link
 
-Predictions are corrected by what the last batches of a strategy really took, given what their functions really
-took: a wrong guess of the cost is no strategy's fault. The median of them counts, so that one batch during which
-the machine was busy with something else changes nothing; and only what is beyond the noise of it (`TOLERANCE`). A
-change of strategy must promise a gain (`HYSTERESIS`), else the choice would flap between equals.
+Predictions are corrected by what a strategy's last batches really took, recomputed with the functions' real cost:
+a wrong cost estimate is not the strategy's fault. The correction is the median, so one batch that ran while the
+machine was busy changes nothing, and errors within the noise are ignored (`TOLERANCE`). A change of strategy must
+promise a gain (`HYSTERESIS`); otherwise the choice would flap between equals.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ HYSTERESIS = 0.01
 """A new strategy must be predicted to be faster than the last one by this share."""
 
 MARGIN = 0.1
-"""What several workers must promise to gain on one: near break-even, what is not in the model decides."""
+"""Several workers must be predicted to beat one by this share: near break-even, effects outside the model decide."""
 
 REMEMBERED = 5
-"""A strategy's correction is the median of what so many of its batches took beside the prediction."""
+"""A strategy's correction is the median ratio of measured to predicted time over this many of its batches."""
 
 TOLERANCE = 0.05
-"""A prediction that is off by no more than this is right; what it is off beyond that corrects it."""
+"""A prediction error up to this share is ignored; only the excess corrects the prediction."""
 
 FORGETTING = 0.02
-"""How much of that is forgotten with every batch: what was not tried for long may have become better."""
+"""The share of a correction that decays with every batch: a strategy not tried for long may have become faster."""
 
 SPARED = 0.5
-"""The share of an aborting transaction's other operations that need not run, until a batch has shown it."""
+"""The share of an aborting transaction's other operations that need not run, until a batch has measured it."""
 
 LOG_ENTRIES = 256
 
@@ -64,8 +64,8 @@ _SIGNALS = Decision("ns", "operation", "eager")
 class Overheads:
     """Nanoseconds that a strategy takes besides the functions themselves.
 
-    Starting points, fitted to the streaming ledger on two cores; what another machine or workload takes is learnt
-    (`Model.correction`).
+    Starting points, fitted to the streaming ledger on two cores; differences on other machines and workloads are
+    learnt (`Model.correction`).
     """
 
     batch: float
@@ -78,8 +78,8 @@ class Overheads:
 class Candidate:
     """A strategy that the model may choose.
 
-    `split` says whether transactions are taken apart; `shared`, whether it runs the largest family only, while all
-    others stay whole (`Families`).
+    `split` says whether transactions are split into operations. With `shared`, the strategy runs the largest family
+    only; each of the others runs serially on one worker (`Families`).
     """
 
     strategy: Strategy
@@ -100,7 +100,7 @@ ALONE = (
     Candidate(_SIGNALS, True, Overheads(500_000.0, 300.0, 300.0)),
 )
 APART = Overheads(500_000.0, 60.0, 0.0)
-"""What it takes besides to run the largest family and the others by different strategies: weighing, two lists."""
+"""The extra overhead of running the largest family and the others by different strategies: weighing, two lists."""
 
 CANDIDATES: tuple[Candidate, ...] = (
     SERIAL,
@@ -114,19 +114,19 @@ SOONEST_NS = min(candidate.overheads.batch for candidate in (FAMILIES, *ALONE))
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What the largest family of a batch and the others are like, for two strategies at once."""
+    """Shares of the largest family and the others, for running them by two strategies at once."""
 
     part: float
     """The share of all transactions that belong to the largest family."""
     hot: float
-    """The hottest row's share of them."""
+    """The hottest row's share of the largest family's transactions."""
     second: float
     """The second largest family's share of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What was measured of a batch before it is run."""
+    """What is known about a batch before it is run."""
 
     transactions: int
     cost_ns: float
@@ -137,13 +137,13 @@ class Workload:
     largest: float = 1.0
     aborts: float = 0.0
     spared: float = SPARED
-    """The share of an aborting transaction's other operations that need not run, where it is split."""
+    """The share of an aborting transaction's other operations that need not run, if it is split."""
     beside: Beside | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the model chose, and the numbers that made it."""
+    """What the model chose, and the numbers behind it."""
 
     candidate: Candidate
     predicted: dict[str, float]
@@ -151,7 +151,7 @@ class Choice:
 
     @property
     def why(self) -> str:
-        """The reason in a sentence, in numbers."""
+        """The reason as a sentence with the numbers."""
         found = self.workload
         times = ", ".join(f"{name} {seconds * 1e3:.2f} ms" for name, seconds in self.predicted.items())
         return (
@@ -164,21 +164,21 @@ class Choice:
 
 @dataclass(slots=True)
 class Model:
-    """Chooses strategies and learns from what they took."""
+    """Chooses strategies and learns from how long they took."""
 
     ratios: dict[str, deque[float]] = field(default_factory=dict)
-    """What the last batches of each strategy took, beside the prediction."""
+    """Measured divided by predicted time, for the last batches of each strategy."""
     known: set[str] = field(default_factory=set)
     last: str = ""
     log: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_ENTRIES))
 
     def correction(self, candidate: Candidate) -> float:
-        """How many times its prediction a strategy takes."""
+        """The factor by which to multiply a strategy's prediction."""
         off = statistics.median(self.ratios.get(str(candidate), (1.0,))) - 1.0
         return 1.0 + off - min(max(off, -TOLERANCE), TOLERANCE)
 
     def choose(self, workload: Workload, allow_split: bool, batches: int = 1) -> Choice:
-        """The strategy that should be fastest; `batches` is how many there were since the last choice."""
+        """The strategy that should be fastest; `batches` is the number of batches since the last choice."""
         for ratios in self.ratios.values():
             for position, ratio in enumerate(ratios):
                 ratios[position] = 1.0 + (ratio - 1.0) * (1.0 - FORGETTING) ** batches
@@ -200,10 +200,10 @@ class Model:
         return choice
 
     def learn(self, choice: Choice, seconds: float, cost_ns: float) -> bool:
-        """Compare the prediction with what the batch took; returns whether it was the strategy's first.
+        """Compare the prediction with the time the batch took; returns whether it was the strategy's first batch.
 
-        A strategy's first batch also loads its machine code and teaches nothing. `cost_ns` is what a transaction's
-        function really took: a wrong guess of that is no strategy's fault.
+        A strategy's first batch also loads its machine code, so nothing is learnt from it. `cost_ns` is what a
+        transaction's function really took: a wrong cost estimate is not the strategy's fault.
         """
         name = str(choice.candidate)
         plain = predict(choice.candidate, replace(choice.workload, cost_ns=cost_ns))
@@ -227,7 +227,7 @@ def predict(candidate: Candidate, workload: Workload) -> float:
         return (overheads.batch + count * (overheads.transaction + cost * max(workload.largest, 1 / workers))) * 1e-9
     operations = workload.operations if candidate.split else 1.0
     overhead = overheads.transaction + overheads.operation * operations
-    if candidate.split:  # what comes behind a failure is not run
+    if candidate.split:  # some operations after a failure are not run
         cost *= 1.0 - workload.aborts * (1.0 - 1.0 / operations) * workload.spared
     fixed, part, hot, second = overheads.batch, 1.0, workload.hot, 0.0
     if candidate.shared and workload.beside is not None:

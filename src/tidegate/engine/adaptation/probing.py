@@ -1,11 +1,11 @@
 """What a transaction's function costs: the first events of a batch are run, and timed.
 
-A clock sees a call, and a call takes time besides the functions in it. So a probe is as long as it must be:
+Only a whole call can be timed, and the call itself takes time. So a probe grows until the functions dominate:
 
     run  16 events   the call took 2 us, the run 5 us    too short to tell
     run  64 events   the run took 90 us                  90 - 2 us in 64 events: 1.4 us each
 
-The first events of a batch run on cold caches. What the whole batch took afterwards says how far off they are.
+The first events of a batch run on cold caches; the time of the whole batch later shows how far off the probe was.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 PROBE_EVENTS, PROBE_EVENTS_MAX = 16, 1024
 PROBE_CALLS = 8
-"""A probe is long enough when it took so many times what the call alone takes."""
+"""A probe should take this many times as long as an empty call."""
 
 LEARNING = 0.3
-"""How much the newest batch decides of how probes are to be read."""
+"""The weight of the newest batch in the correction of probes (exponential smoothing)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Probe:
     events: int
     """How many events were run."""
     cost_ns: float
-    """Nanoseconds of each, as the batches before say that a probe is to be read."""
+    """Nanoseconds per event, corrected by what earlier batches showed about probes."""
     interpreted: int
-    """How many of them plain Python ran."""
+    """How many of the events plain Python ran."""
 
 
 @dataclass(slots=True)
 class Prober:
-    """Probes batches, and remembers what is needed to make short probes good ones."""
+    """Probes batches, and remembers what makes short probes accurate: the time of an empty call, and a correction."""
 
     _clock: Callable[[], float] = time.perf_counter
     _call_seconds: float = 0.0
@@ -44,7 +44,7 @@ class Prober:
     _bias: float = 1.0
 
     def probe(self, run: Callable[[int, int], int], events: int) -> Probe:
-        """Run events from the first on; `run` takes a range of them and says how many plain Python ran."""
+        """Run a batch's first events; `run(start, stop)` runs a range and returns how many of them plain Python ran."""
         call, step = self._call_seconds, PROBE_EVENTS
         if call == 0.0:
             run(0, 0)  # the first call loads the program
@@ -56,7 +56,7 @@ class Prober:
             stop = min(position + step, events)
             seconds, found = self._timed(run, position, stop)
             count, position, interpreted = stop - position, stop, interpreted + found
-            if seconds < call:  # something came between when it was timed
+            if seconds < call:  # the empty call was disturbed when it was timed
                 call = self._timed(run, 0, 0)[0]
             if seconds > PROBE_CALLS / 2 * call or step >= PROBE_EVENTS_MAX or position == events:
                 self._cost_ns = max((seconds - call) / max(count, 1) * 1e9, 1.0)
@@ -65,7 +65,7 @@ class Prober:
             step *= 4
 
     def learn(self, really_ns: float) -> None:
-        """Compare what the last probe said with what the functions of its batch really took."""
+        """Correct later probes by what the functions of the last probed batch really took."""
         ratio = min(max(really_ns / self._cost_ns, 0.1), 2.0)
         self._bias += LEARNING * (ratio - self._bias)
 

@@ -21,7 +21,7 @@ import numpy as np
 FIXED_SHARE = 0.05
 EVENTS_MIN, EVENTS_MAX = 64, 1 << 20
 FIXED_SECONDS = 200e-6
-"""What a batch takes besides its events where all batches so far had one size, so that none can be fitted."""
+"""The fixed time that is assumed while all batches have had about the same size, so that it cannot be fitted."""
 
 SAMPLES = 64
 

@@ -1,12 +1,12 @@
-"""The published rule: three thresholds decide three dimensions, each by itself.
+"""The published rule: thresholds decide the three dimensions of a decision, each independently.
 
     exploration   structured (bfs) if there are many dependencies and no skew, else by signals (ns)
     unit          a group if nothing is cyclic, temporal dependencies are many and parametric ones few
     abort         lazy if functions are cheap and many transactions abort, else eager
 
 The thresholds are those of the released system, by workload; they are relative to the number of
-transactions in the batch where the system had them so. Our own choice is in `model`; this one is
-kept to be compared with, and for those who want the published behaviour.
+transactions in the batch where that system's thresholds were. Tidegate's own rule is in `model`; this
+one is kept for comparison, and for users who want the published behaviour.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.operations.decision import Decision
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Where the rule changes its mind; shares are of the batch's transactions."""
+    """Where the rule changes its decision; shares are relative to the batch's transactions."""
 
     many_dependencies: float
     skewed: float
@@ -29,10 +29,10 @@ class Thresholds:
 
 
 LEDGER = Thresholds(0.8, 0.3, 0.2, 0.3, 40.0, 0.7)
-"""Streaming ledger and workloads like it."""
+"""For the streaming ledger and similar workloads."""
 
 GREP_AND_SUM = Thresholds(3000 / 10240, 0.2, 500 / 10240, 6500 / 10240, 40.0, 0.2)
-"""Grep and sum, whose thresholds were numbers of dependencies at 10,240 transactions a batch."""
+"""For grep and sum, whose published thresholds are counts of dependencies in batches of 10,240 transactions."""
 
 THRESHOLDS = {"ledger": LEDGER, "grep and sum": GREP_AND_SUM}
 

@@ -1,4 +1,4 @@
-"""What a batch looks like, from a sample of it: how often neighbours meet, and the hottest row."""
+"""Estimates from a sample of a batch: how often neighbouring transactions conflict, and how hot the hottest row is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
 SAMPLE_EVENTS = 512
-"""About how many events are looked at: looking must stay cheap beside running a small batch."""
+"""About how many events are sampled: sampling must stay cheap compared to running a small batch."""
 
 
 def sample_neighbours(shapes: Any, batch: Batch, order: Array, start: int, workers: int) -> float:
-    """How likely a transaction has to wait for one that other workers run at the same time."""
+    """The probability that a transaction has to wait for one that another worker runs at the same time."""
     step = _step(len(order) - start)
     while math.gcd(step, 6) > 1:  # events often come in pairs or threes
         step += 1
@@ -49,11 +49,11 @@ def sample_hottest(plan: ProgramPlan, batch: Batch, order: Array, start: int) ->
         touched.setdefault(numbers[binding.parameter.table.name], []).append(found)  # type: ignore[union-attr]
     for parts in touched.values():
         rows, counts = np.unique(np.concatenate(parts), return_counts=True)
-        if len(rows):  # a row seen once says nothing; one seen often is as hot as it was seen
+        if len(rows):  # minus one: a row seen once in the sample says nothing
             hot = max(hot, float(counts.max() - 1) / len(events))
     return min(hot, 1.0)
 
 
 def _step(count: int) -> int:
-    """How far apart the looked-at events are."""
+    """The distance between two sampled events."""
     return max(1, count // SAMPLE_EVENTS)

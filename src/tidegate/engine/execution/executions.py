@@ -1,10 +1,10 @@
-"""What is run, who can run it, and how it went.
+"""The types of execution: a job, an executor that runs it, and a report of how it went.
 
     Job ──> Executor.run ──> Execution
 
-A job is events of a batch, in the order in which they are to run. An executor runs them: the strategies those of plain
-transactions, a walk through the dataflow graphs any, and `engine.stages` a whole batch by giving each of the others its
-part. What one executor runs must not depend on what another one runs at the same time.
+A job is a list of events of a batch, in execution order. There are several executors: the strategies run events of
+plain transactions, a walk through the dataflow graphs runs any event, and `engine.stages` runs a whole batch by giving
+each of these its part. What one executor runs must not depend on what another one runs at the same time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Job:
     order: Array
     interrupts: Interrupts
     untouched: bool = True
-    """Whether nothing of the batch has run, so that an interrupt may still stop it without a trace."""
+    """Whether nothing of the batch has run yet, so that an interrupt can still cancel it without side effects."""
     trace: bool = False
-    """Whether the steps of dataflow graphs are to be noted; they run one by one then."""
+    """Whether the steps of dataflow graphs are recorded; then they run one by one."""
 
     @cached_property
     def transactions(self) -> Array:
-        """How many events there are of each transaction, without those that were refused."""
+        """The number of events per transaction, not counting refused events."""
         kinds, status = self.batch.kinds[self.order], self.batch.status[self.order]
         return np.bincount(kinds[status == 0], minlength=len(self.batch.plan.transactions))
 
@@ -51,7 +51,7 @@ class Executor(Protocol):
     """Runs jobs."""
 
     def run(self, job: Job) -> Execution:
-        """Run all events of a job: their outcomes are in the batch, and what they wrote in the tables."""
+        """Run all events of a job; outcomes go to the batch, and written rows to the tables."""
         ...
 
 
@@ -67,11 +67,11 @@ class Execution:
     seconds: dict[str, float] = field(default_factory=dict)
     properties: dict[str, float] = field(default_factory=dict)
     escaped: bool = False
-    """Whether it was run again serially, because an operation needed plain Python in the middle."""
+    """Whether it was run again serially, because an operation turned out to need plain Python."""
 
 
 def joined(executions: Sequence[Execution]) -> Execution:
-    """One report for what was run one after the other: sums, and what was chosen last."""
+    """One report for executions that ran one after the other: times and counts are summed, the last choice is kept."""
     seconds: dict[str, float] = {}
     for execution in executions:
         seconds = added(seconds, execution.seconds)
@@ -88,5 +88,5 @@ def joined(executions: Sequence[Execution]) -> Execution:
 
 
 def added(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """Two sums of seconds, or of counts, as one."""
+    """Add two dictionaries of seconds, or of counts, name by name."""
     return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in {**one, **other}}

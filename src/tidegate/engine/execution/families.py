@@ -1,8 +1,8 @@
-"""Runs transactions that have nothing to do with each other on different workers, serially and in place.
+"""Runs independent transactions on different workers, serially and in place.
 
-Families are put into bundles, and whoever has nothing to do takes the next one. Several strategies may share a
-batch: a family that is too large for one worker is left to a strategy that runs related transactions side by
-side, and a worker that would have to wait there takes a bundle of the others meanwhile.
+Families (connected components of related transactions) are put into bundles, and an idle worker takes the next
+bundle. Two strategies may share a batch: a family that is too large for one worker is left to a strategy that runs
+related transactions in parallel. A worker that would have to wait there runs a bundle of the other families.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from tidegate.engine.worker_pool import WorkerPool
 Array = npt.NDArray[Any]
 
 PARALLEL_EVENTS = 1 << 15
-"""Families of fewer events are looked for by one worker: waking the others takes as long."""
+"""In a batch with fewer events one worker searches for families alone: waking the others takes as long."""
 
 PARTS = 4
-"""Of what is left, each worker's share is cut into so many bundles: later ones are smaller, so all end together."""
+"""A bundle is about 1/4 of a worker's share of what is left: later bundles are smaller, so all workers end together."""
 
 BUNDLE_EVENTS = 16
-"""A bundle has about so many events at least, unless it is the last."""
+"""The approximate minimum number of events in a bundle, except in the last one."""
 
 WEIGHED, LARGE_SHARE = 4, 16
-"""At most so many families are timed one by one: the largest, each with more than 1/16 of the batch."""
+"""At most 4 families are timed one by one: the largest, each with more than 1/16 of the batch."""
 
 WEIGHED_EVENTS, WEIGHED_CALLS = 16, 8
-"""Events that are run for it at first, and how many times the time of the call alone they should take."""
+"""Timing a family begins with 16 events, and goes on until a call takes 8 times as long as an empty call."""
 
 LARGE_BUNDLE = 16
 """A bundle is large if it has more than 1/16 of a worker's even share."""
@@ -56,8 +56,8 @@ LARGE_BUNDLE = 16
 class Families:
     """The families of a batch."""
 
-    family: Array  # per position from `start` on: the number of its event's family, -1 for one that needs no run
-    weight: Array  # per family: how long it takes, as far as is known; at first, the operations of its transactions
+    family: Array  # per position from `start` on: the number of its event's family, -1 if the event need not run
+    weight: Array  # per family: the estimated run time; at first, the number of its transactions' operations
     transactions: int
     order: Array
     start: int
@@ -69,29 +69,29 @@ class Families:
 
     @property
     def largest(self) -> float:
-        """The share of the largest family."""
+        """The largest family's share of the total weight."""
         return float(self.weight.max()) / float(self.weight.sum()) if self.count else 1.0
 
     def remaining(self) -> Array:
-        """All events that are still to be run, in the order of time."""
+        """All events that still have to run, in timestamp order."""
         events: Array = self.order[self.start :][self.family >= 0]
         return events
 
     def largest_events(self) -> Array:
-        """The events of the largest family, in the order of time."""
+        """The events of the largest family, in timestamp order."""
         events: Array = self.order[self.start :][self.family == self.weight.argmax()]
         return events
 
     @property
     def second(self) -> float:
-        """The share of the second largest."""
+        """The second largest family's share of the total weight."""
         if self.count < 2:
             return 0.0
         return float(np.partition(self.weight, -2)[-2]) / float(self.weight.sum())
 
 
 def find(builder: GraphBuilder, workers: WorkerPool, batch: Batch, order: Array, start: int) -> Families:
-    """The families of the events from position `start` on."""
+    """Find the families of the events from position `start` on."""
     shapes = builder.shapes(batch)
     parent, written, take = builder.latest, builder.group_of_row, builder.memory.take
     family = take("family", len(order), np.int32)
@@ -101,7 +101,7 @@ def find(builder: GraphBuilder, workers: WorkerPool, batch: Batch, order: Array,
     all_written = bool(np.all(shapes.parameter_write[:whole]))
 
     def together(kernel: Callable[..., Any], *arguments: Any) -> None:
-        """Every worker runs a kernel for its share of the events."""
+        """Run a kernel on all workers, each with its share of the events."""
         if len(order) - start < PARALLEL_EVENTS:
             kernel(shapes, events, start, len(order), *arguments)
             return
@@ -120,10 +120,10 @@ def find(builder: GraphBuilder, workers: WorkerPool, batch: Batch, order: Array,
 
 
 def weigh(families: Families, serial: SerialRun, batch: Batch) -> tuple[float, int]:
-    """Run some events of each large family, and of the small ones together: weights are nanoseconds from now on.
+    """Time some events of each large family, and of the small ones together, and turn weights into nanoseconds.
 
-    Returns what a transaction takes on average, and how many plain Python ran. Events of different families may run
-    in any order, so those that were run here are done.
+    Returns the average time of a transaction, and how many events plain Python ran. Events of different families
+    may run in any order, so the events that were timed count as done.
     """
     run, weight = serial.prepare(batch), families.weight
     call = min(_timed(run, families.order[:0])[0] for _ in range(2))  # the first call may load the program
@@ -156,7 +156,7 @@ def _timed(run: Callable[[Array, int, int], int], events: Array) -> tuple[float,
 
 
 class Bundles:
-    """The families of a batch on their way through the workers; without the largest one, if it is left out."""
+    """The bundles of a batch, which workers take one by one; on request without the largest family."""
 
     def __init__(
         self, families: Families, serial: SerialRun, batch: Batch, workers: int, without_largest: bool = False
@@ -187,24 +187,24 @@ class Bundles:
         number = self._largest_first[taken]
         begin, end = int(self._first[number]), int(self._first[number + 1])
         run = self._runs[worker]
-        if run is None:  # not earlier: until all workers start, tables may grow
+        if run is None:  # prepared only now: tables may grow until all workers start
             run = self._runs[worker] = self._prepare()
         self._interpreted[worker] += run(self._events, begin, end)
         return True
 
     def run_large(self, worker: int) -> None:
-        """Run what should not come last, because nobody could share it then."""
+        """Run large bundles first: one that ran last would leave the other workers idle."""
         while self._begun < self._large and self.run_one(worker):
             pass
 
     def run_all(self, worker: int) -> None:
-        """Run bundles as long as there are some."""
+        """Run bundles until none is left."""
         while self.run_one(worker):
             pass
 
     @property
     def left(self) -> bool:
-        """Whether some bundle was not begun."""
+        """Whether some bundle was not started."""
         return self._begun < len(self._largest_first)
 
     @property

@@ -36,7 +36,7 @@ def set_up(
     literals: Array,
     workers: int,
 ) -> Bench:
-    """Write down where everything lies; the tables must not grow from here until the batch is over."""
+    """Collect the addresses of all arrays; from here on the tables must not grow until the batch is over."""
     columns: list[Array] = []
     column_first = [0]
     for table in (tables[layout.name] for layout in plan.tables):

@@ -1,7 +1,7 @@
-"""Runs the events of a batch by a strategy, and says how it went.
+"""Runs the events of a batch by a strategy, and reports how it went.
 
-Serial execution is always there: for the strategy of that name, for a batch in which a transaction cannot be
-compiled, and as the way back when an operation on several workers needs plain Python in the middle.
+Serial execution serves three purposes: the strategy of that name, batches with a transaction that is not compiled,
+and the fallback when an operation on several workers turns out to need plain Python.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ Array = npt.NDArray[Any]
 _log = logging.getLogger(__name__)
 
 PIECE_EVENTS = 1 << 17
-"""Events that share a graph at most: what is larger runs in pieces, so that a graph's memory is bounded."""
+"""The maximum number of events in a graph: larger batches run in pieces, so that a graph's memory is bounded."""
 
 ADAPTIVE_EVENTS_MIN = 64
 """Batches below this size run serially: starting workers takes longer."""
 
 SURE = 0.8
-"""Serial is taken without a look at the rows if no other strategy can come near, even without any conflict."""
+"""Serial is chosen without examining rows if it needs at most this share of any other strategy's conflict-free time."""
 
 LARGE_FAMILY = 0.95
-"""A family with up to this share of the transactions may get a strategy of its own, while all others stay whole."""
+"""A largest family with at most this share of the transactions may get its own strategy; each other runs serially."""
 
 SPARED_SAMPLES, SPARED_SHARE = 256, 0.05
-"""How many operations must be timed, and which share be stoppable, to say how many aborts spared."""
+"""What aborts spare is estimated only with 256 timed operations, and if more than 5 % of all operations could stop."""
 
 ESCAPE_BATCHES = 16
-"""Batches that run serially after one that needed plain Python in the middle."""
+"""How many batches run serially after one in which an operation needed plain Python."""
 
 ESCAPED_WHY = "an operation needed plain Python (an integer left 64 bits, for instance): run again serially"
 
@@ -110,11 +110,11 @@ class Runner:
         self._nothing_ran = True
 
     def use_strings(self, strings: StringPool) -> None:
-        """Strings have other numbers from now on."""
+        """Switch to another string pool, with other string numbers."""
         self.serial = SerialRun(self._program, self._module, self._tables, strings)
 
     def run(self, job: Job) -> Execution:
-        """Run events of plain transactions, cut into pieces where an interval was set."""
+        """Run events of plain transactions, in pieces if a punctuation interval was set."""
         interval = self._interval or max(len(job.order), 1)
         executions = []
         for begin in range(0, max(len(job.order), 1), interval):
@@ -136,7 +136,7 @@ class Runner:
             return self._run_serially(batch, order, 0, interpreted)
         if self.strategy == "adaptive":
             return self._run_adaptively(job)
-        self.workers.start()  # here, where nothing of the batch has run: a refusal leaves all as it was
+        self.workers.start()  # before anything of the batch runs: if a thread is refused, nothing has changed
         if isinstance(self.strategy, Families):
             return self._run_families(batch, families.find(self._builder, self.workers, batch, order, 0), "as asked")
         return self._run_in_pieces(batch, order, 0, self.strategy, _splits(self.strategy), "as asked")
@@ -147,7 +147,7 @@ class Runner:
         return Execution("serial", interpreted=interpreted, why=why, seconds={"execute": time.perf_counter() - began})
 
     def _interpreted_transaction(self, job: Job) -> str | None:
-        """Why the events cannot be run by several workers, if a transaction among them is not compiled."""
+        """Why several workers cannot run the events: one of the transactions is not compiled. None if all are."""
         for number, plan in self._never_compiled:
             if job.transactions[number]:
                 why = f"transaction {plan.name!r} is interpreted (compiled=False), so its batches run serially"
@@ -173,7 +173,7 @@ class Runner:
             spell.ran(execution.seconds["execute"] / len(order) * 1e9)
             self._unlooked += 1
             return execution
-        self.workers.start()  # before the probe, for the same reason
+        self.workers.start()  # before the probe runs any event: if a thread is refused, nothing has changed
         habit = self._habit.take(len(order))
         if habit is not None:
             return self._run_by_habit(batch, order, habit)
@@ -198,7 +198,7 @@ class Runner:
         related = None
         if self._unrelated.worth_a_search(hottest):
             related = families.find(self._builder, self.workers, batch, order, probed)
-        if related is None or related.largest > 1 / workers:  # else nobody has to wait for anybody
+        if related is None or related.largest > 1 / workers:  # otherwise no worker has to wait for another
             near = sample_neighbours(self._builder.shapes(batch), batch, order, probed, workers)
             workload = replace(workload, near=near, hot=hottest())
         if related is not None:
@@ -223,7 +223,7 @@ class Runner:
         )
 
     def _run_by_habit(self, batch: Batch, order: Array, choice: Choice) -> Execution:
-        """Run a batch as the ones before, without a look."""
+        """Run a batch like the previous ones, without examining it."""
         began = time.perf_counter()
         execution = self._run_choice(batch, order, 0, choice, None)
         self._unlooked += 1
@@ -234,15 +234,15 @@ class Runner:
     def _learn_from(
         self, batch: Batch, choice: Choice, execution: Execution, seconds: float, probe: Probe | None
     ) -> None:
-        """What a batch tells about the next ones."""
+        """Update what is known from a batch that ran."""
         self._failed = np.count_nonzero(batch.status[self._job.order]) / len(self._job.order)
-        if execution.escaped:  # it ended in another way than was chosen
+        if execution.escaped:  # it did not run as chosen
             self._known_cost.learn(0.0)
             self._serial_spell.end()
             self._habit.end()
             return
         serial, really_ns = choice.candidate is SERIAL, self._really_ns(execution, choice.workload)
-        alone = choice.candidate is not FAMILIES  # of families is only known what they took with handing them out
+        alone = choice.candidate is not FAMILIES  # for families, only the time including scheduling is known
         first = self.model.learn(choice, seconds, really_ns if alone else choice.workload.cost_ns)
         if probe is not None and probe.events and not first:
             self._prober.learn(really_ns)
@@ -256,23 +256,23 @@ class Runner:
         return min(self.workers.count, processors())
 
     def _is_cheap(self, count: int, cost_ns: float) -> bool:
-        """Whether serial execution wins by far even against strategies that never wait."""
+        """Whether serial execution clearly wins, even against strategies that never wait."""
         if count * cost_ns <= SOONEST_NS * SURE:
             return True
         found = Workload(count, cost_ns, 1.0, 0.0, 0.0, self._usable_workers(), largest=0.0)
         return predict(SERIAL, found) <= min(predict(candidate, found) for candidate in (FAMILIES, *ALONE)) * SURE
 
     def _cost(self, batch: Batch, order: Array) -> Probe:
-        """What a transaction costs: as the last batch says, if that will do; else by a probe."""
+        """The cost of a transaction: reused from the last batch if possible, otherwise measured by a probe."""
         known_ns = self._known_cost.take(lambda cost_ns: self._is_cheap(len(order), cost_ns))
         if known_ns is not None:
             return Probe(0, known_ns, 0)
         return self._prober.probe(lambda start, stop: self.serial.run(batch, order, start, stop), len(order))
 
     def _with_families(self, workload: Workload, batch: Batch, related: families.Families) -> tuple[Workload, int]:
-        """What is known of a batch, and how its families would spread over the workers.
+        """Add to the workload how its families would spread over the workers.
 
-        Returns also how many events plain Python ran.
+        Also returns how many events plain Python ran.
         """
         interpreted = 0
         if related.count > 1 and related.largest > 1 / families.LARGE_SHARE:
@@ -316,11 +316,11 @@ class Runner:
         )
 
     def _run_apart(self, batch: Batch, related: families.Families, choice: Choice) -> Execution:
-        """Two strategies for one batch: the largest family as chosen, each of the others by one worker."""
+        """Two strategies for one batch: the chosen one for the largest family, one worker for each of the others."""
         others = families.Bundles(related, self.serial, batch, self.workers.count, without_largest=True)
         candidate, largest = choice.candidate, related.largest_events()
         execution = self._run_in_pieces(batch, largest, 0, candidate.strategy, candidate.split, choice.why, others)
-        if others.left:  # weighing may have run all of the largest family, and then there was no graph to run beside
+        if others.left:  # weighing may have run all of the largest family, so that there was no graph to run beside
             self.workers.run(others.run_all)
         return replace(
             execution,
@@ -330,7 +330,7 @@ class Runner:
         )
 
     def _really_ns(self, execution: Execution, workload: Workload) -> float:
-        """Nanoseconds that a transaction really took; of families, with what it takes to hand them out."""
+        """Nanoseconds that a transaction really took; for families, including the time to schedule them."""
         if workload.transactions == 0:
             return workload.cost_ns
         if execution.strategy == "serial":
@@ -344,7 +344,7 @@ class Runner:
         return workload.cost_ns
 
     def _operations(self, job: Job) -> float:
-        """Operations per transaction if all that can be split are split."""
+        """Operations per transaction if every transaction that can be split is split."""
         counts = job.transactions
         total = int(counts.sum())
         split = sum(int(count) * max(len(kinds), 1) for count, kinds in zip(counts, self.plan.slices, strict=False))
@@ -362,9 +362,9 @@ class Runner:
         why: str,
         beside: families.Bundles | None = None,
     ) -> Execution:
-        """Run events in pieces of bounded memory, each with a graph of its own.
+        """Run events in pieces of bounded memory, each with its own graph.
 
-        Workers that would have to wait do what is `beside` the first piece meanwhile.
+        During the first piece, workers that would have to wait run the bundles of `beside`.
         """
         if not self._may_speculate():
             if isinstance(strategy, Decision) and strategy.abort == "lazy":
@@ -405,7 +405,7 @@ class Runner:
         may_stop: bool,
         beside: families.Bundles | None,
     ) -> Run | None:
-        """Run one piece; None if it needs plain Python, and then nothing of it happened."""
+        """Run one piece; returns None if it needs plain Python, and then the tables are unchanged."""
         began = time.perf_counter()
         plan = self._builder.build(batch, order, start, split)
         try:
@@ -417,7 +417,7 @@ class Runner:
             run.seconds["construct"] = built - began
             run.properties |= self._scheduler.properties(plan)
             run.strategy = self._by_rule(run, strategy) if isinstance(strategy, Published) else strategy
-            # While nothing of the batch has happened, an interrupt can stop it; later it goes through.
+            # An interrupt can stop the batch only while no part of it has been installed; later it runs to its end.
             with self._job.interrupts.stop_with(run.interrupt) if may_stop else contextlib.nullcontext():
                 self._scheduler.execute(run, run.strategy)
             if not run.stopped:
@@ -431,7 +431,7 @@ class Runner:
         return None if run.stopped else run
 
     def _by_rule(self, run: Run, rule: Published) -> Decision:
-        """What the published rule decides for a graph, with costs and aborts of the batches before."""
+        """What the published rule decides for a graph, with the costs and aborts of earlier batches."""
         found = run.properties
         decision = decide(
             GraphProperties(
@@ -449,7 +449,7 @@ class Runner:
         return decision if self._may_speculate() else replace(decision, abort="eager")
 
     def _learn(self, run: Run) -> None:
-        """Remember what operations cost and how many transactions abort."""
+        """Remember the cost of operations and the share of transactions that abort."""
         samples = int(run.bench.machine.cost_samples.sum())
         if samples:
             ticks = float(run.bench.machine.cost_ticks.sum()) / samples
@@ -462,7 +462,7 @@ class Runner:
         run.properties |= {"operation us": self._cost_us, "abort ratio": self._abort_ratio}
 
     def _may_speculate(self) -> bool:
-        """Whether every transaction of the job ends, whatever values it sees."""
+        """Whether every transaction of the job terminates, whatever values it sees."""
         counts = zip(self.plan.transactions, self._job.transactions, strict=True)
         return all(plan.speculative for plan, count in counts if count)
 

@@ -1,12 +1,12 @@
-"""Runs the transactions of a batch on several workers, the way a strategy says.
+"""Runs the transactions of a batch on several workers, as a strategy prescribes.
 
-    build the graph ── make units ── explore ── (lazy: take back, explore again) ── install ── outcomes
+    build the graph ── make units ── explore ── (lazy: undo, explore again) ── install ── outcomes
 
 A scheduling decision is three values, and each picks one small part here: `_EXPLORERS` for the exploration,
-`_make_units` for the unit, `_settle_aborts` for the abort handling. The baselines have kernels of their own.
+`_make_units` for the unit, `_settle_aborts` for the abort handling. The baselines have their own kernels.
 
-Rows are changed at the very end, by `install`, when all is known: until then everything happened in
-versions. A baseline that works in place keeps a copy of the rows first. So a run that stops half-way
+Rows change only at the very end, by `install`, when all outcomes are known: until then all writes go to
+versions. A baseline that works in place saves a copy of the rows first. So a run that stops half-way
 (an operation needs plain Python; the user interrupts) leaves the rows as they were.
 """
 
@@ -52,16 +52,16 @@ from tidegate.operations.decision import Chains, Decision, Partitioned, Strategy
 
 Array = npt.NDArray[Any]
 ROUNDS_MAX = 4
-"""Explorations after which what is still unsettled is repaired by one worker, in the order of time."""
+"""How often a graph is explored again; then one worker repairs what is still unsettled, in timestamp order."""
 
 
 PARALLEL_ACCESSES = 1 << 13
-"""Below so many accesses one worker installs the versions alone."""
+"""Below this many accesses one worker installs the versions alone."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One batch on its way through the scheduler: what it is made of, and what was measured."""
+    """The state of one batch in the scheduler, and what was measured."""
 
     plan: Plan
     bench: Bench
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Whether an operation needs plain Python, so that nothing of this run counts."""
+        """Whether an operation needs plain Python, so that the results of this run are discarded."""
         return bool(self.progress.control[STOP] != RUNNING)
 
     @property
@@ -96,7 +96,7 @@ class Scheduler:
         self._locks = baselines.Locks._make(np.empty(0, np.int32) for _ in range(6))
 
     def start(self, plan: Plan, bench: Bench) -> Run:
-        """A run in which nothing happened yet."""
+        """Set up a run; nothing is executed yet."""
         transactions, operations = plan.transactions, plan.operations
         take = self._builder.memory.take
         progress = Progress(
@@ -117,7 +117,7 @@ class Scheduler:
         return Run(plan, bench, progress)
 
     def execute(self, run: Run, strategy: Strategy) -> None:
-        """Run all operations; the rows change only when the run is not stopped."""
+        """Run all operations; the rows change only if the run is not stopped."""
         if isinstance(strategy, Decision):
             self._explore(run, strategy)
         elif isinstance(strategy, Chains):
@@ -151,7 +151,7 @@ class Scheduler:
             return Units(each, each, each)
         units, groups = self._chains(run)
         before, merged = -1, groups
-        while merged != before:  # a merged unit may hold parts of transactions that it waited for as a whole
+        while merged != before:  # a merged unit may hold part of a transaction that one of its units waited for
             before = merged
             units, merged = _merge(graph, units, merged, eager)
         run.properties |= {"groups": groups, "merged groups": groups - merged}
@@ -163,7 +163,7 @@ class Scheduler:
         return _listed(unit, groups), groups
 
     def _settle_aborts(self, run: Run, eager: bool, explore: Callable[[], None]) -> None:
-        """With lazy aborts: take back what failed, and run again what depended on it, until nothing changes."""
+        """With lazy aborts: undo what failed and run its readers again, until a fixed point is reached."""
         if eager or run.stopped:
             return
         began = time.perf_counter()
@@ -181,7 +181,7 @@ class Scheduler:
         run.seconds["abort"] = time.perf_counter() - began
 
     def _one_worker(self, run: Run, action: Callable[[], Any]) -> Any:
-        """Run an action on one worker, so that this thread can be interrupted meanwhile."""
+        """Run an action on one worker, so that the calling thread stays interruptible."""
         found: list[Any] = []
         self._workers.run(lambda w: found.append(action()) if w == 0 else None, run.interrupt)
         return found[0]
@@ -292,7 +292,7 @@ class Scheduler:
         run.seconds[name] = run.seconds.get(name, 0.0) + time.perf_counter() - began
 
     def properties(self, plan: Plan) -> dict[str, float]:
-        """What the graph looks like: dependencies of each kind, and how unevenly writes spread over rows."""
+        """Properties of the graph: the number of dependencies of each kind, and the skew of writes over rows."""
         writes, temporal, parametric, logical, longest = measure(
             plan.graph, self._builder.memory.take("lengths", len(plan.graph.slot), np.int32)
         )
@@ -311,13 +311,13 @@ class Scheduler:
         }
 
     def is_cyclic(self, run: Run) -> bool:
-        """Whether groups of operations wait for each other in a circle."""
+        """Whether groups of operations wait for each other in a cycle."""
         units, groups = self._chains(run)
         return _merge(run.plan.graph, units, groups, eager=True)[1] < groups
 
 
 def _merge(graph: Graph, units: Units, count: int, eager: bool) -> tuple[Units, int]:
-    """Units that wait for each other in a circle become one; returns the units and how many there are."""
+    """Merge units that wait for each other in a cycle; returns the units and their number."""
     first, target = np.empty(count + 1, np.int64), np.empty(2 * len(graph.slot), np.int32)
     edges = list_edges(graph, units, eager, first, target)
     if edges > len(target):

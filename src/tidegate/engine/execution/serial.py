@@ -1,7 +1,7 @@
 """The serial strategy: the events of a batch, one after the other, in one call of the generated program.
 
-This is the specification that every other strategy is compared with. Where an event needs plain Python, the
-program returns its position, the interpreter runs it, and the program goes on behind it.
+This is the specification that every other strategy is compared with. If an event needs plain Python, the
+program returns its position, the interpreter runs it, and the program continues after it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SerialRun:
         return self.prepare(batch)(order, start, stop)
 
     def prepare(self, batch: Batch) -> Callable[[Array, int, int], int]:
-        """`run` for many parts of a batch; each thread needs one of its own."""
+        """A function that runs parts of a batch, as `run` does; each thread needs its own."""
         arrays = self.arrays.bind(batch, workspace(self.plan, batch, self.literals))
         compiled, kinds, status = self._module.run, batch.kinds, batch.status
 
@@ -53,7 +53,7 @@ class SerialRun:
             interpreted = 0
             while True:
                 position = compiled(position, stop, order, kinds, status, arrays)
-                while position < stop:  # what is never compiled needs no call of `run` in between
+                while position < stop:  # transactions that are never compiled need no call of `run` in between
                     event = int(order[position])
                     if status[event] == 0:
                         with self._one_at_a_time:  # several workers may run families of this batch
@@ -66,7 +66,7 @@ class SerialRun:
                     return interpreted
 
         def run_quietly(order: Array, position: int, stop: int) -> int:
-            with np.errstate(all="ignore"):  # machine code says nothing of infinities and NaN either
+            with np.errstate(all="ignore"):  # machine code does not warn about infinities and NaN either
                 return run(order, position, stop)
 
         return run_quietly if self._plain else run

@@ -1,4 +1,4 @@
-"""The processor's cycle counter in seconds: measured once, against the clock."""
+"""Converts the processor's cycle counter to seconds: its rate is measured once, against the clock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Threads that run kernels side by side.
+"""Threads that run kernels in parallel.
 
 The calling thread only waits, so that an interrupt (Ctrl-C) reaches it while kernels run. Threads are kept
-between batches, and end when their `Workers` are closed or dropped. Where they wake up is not decided here, see
-`foundation.processors`.
+between batches, and end when their `Workers` are closed or garbage-collected. On which processors they wake up is
+decided in `foundation.processors`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.foundation.processors import Placement, usual_placement
 
 
 class Workers:
-    """A fixed number of threads; a `placement` says where they wake up, the usual one unless another is given."""
+    """A fixed number of threads; `placement` says on which processors they wake up, and has a default."""
 
     def __init__(self, count: int, placement: Placement | None = None) -> None:
         self.count = count
@@ -27,10 +27,10 @@ class Workers:
     def start(self) -> concurrent.futures.ThreadPoolExecutor:
         """Start all threads, unless they run already.
 
-        Tasks wait for each other, so none may begin before it is sure that there is a thread for each.
+        Tasks wait for each other, so no task may begin before there is a thread for every task.
 
         Raises:
-            LimitExceeded: the system refused one of them; none is left running.
+            LimitExceeded: the system refused a thread; none is left running.
         """
         if self._pool is not None:
             return self._pool
@@ -38,7 +38,7 @@ class Workers:
         all_started, started = threading.Event(), 0
         try:
             while started < self.count:
-                pool.submit(all_started.wait)  # none that was started is free to do it: one more is
+                pool.submit(all_started.wait)  # all threads so far are blocked, so the pool starts another one
                 started += 1
             self._pool = pool
         except (RuntimeError, MemoryError) as refusal:
@@ -58,7 +58,7 @@ class Workers:
 
         Args:
             task: what each worker does.
-            stop: called when a task failed: asks the others, which may wait for it, to return.
+            stop: called when a task failed; asks the other tasks, which may wait for the failed one, to return.
         """
         pool = self.start()
         arrived = self._placement.place(self._threads, self.count)
@@ -85,5 +85,5 @@ class Workers:
 
 
 def _note_thread(threads: list[int]) -> None:
-    """What a thread does first. It must not know the `Workers`: threads end when nobody knows these any more."""
+    """Run first in each thread. It must hold no reference to `Workers`: threads end when that is garbage-collected."""
     threads.append(threading.get_native_id())

@@ -1,8 +1,8 @@
-"""Builds the graph of a batch: memory for it, and the two phases of `kernels.graph` on all workers.
+"""Builds the graph of a batch: allocates its memory, and runs the two phases of `kernels.graph` on all workers.
 
-What the program looks like does not change, so its shapes are made once; where the batch's slots and the
-tables' columns lie is filled in for every batch. Per row of the state there are three marks, which are
--1 between batches: a batch pays for the rows that it touches only.
+The shapes of a program do not change, so they are made once; the addresses of the batch's slots and of the
+tables' columns are filled in for every batch. Every row of the state has three marks, which are -1 between
+batches, so a batch pays only for the rows that it touches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
 PARALLEL_EVENTS = 1 << 13
-"""Below so many events one worker builds the graph alone: starting the others takes longer."""
+"""Below this many events one worker builds the graph alone: starting the others takes longer."""
 
 
 _GRAPH_TYPES: dict[str, Any] = {
@@ -49,13 +49,13 @@ _GRAPH_TYPES: dict[str, Any] = {
 
 
 class Memory:
-    """Arrays that one batch after the other uses: fresh memory costs a page fault every 4 KiB."""
+    """Arrays that batches reuse: fresh memory costs a page fault every 4 KiB."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
 
     def take(self, name: str, size: int, kind: Any) -> Array:
-        """An array with whatever the last user of the name left in it."""
+        """An array that is not cleared: it holds what the last user of this name left in it."""
         found = self._arrays.get(name)
         if found is None or len(found) < size:
             found = self._arrays[name] = np.empty(size + size // 4, kind)
@@ -64,7 +64,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The graph of one batch, and what belongs to it until the batch is over."""
+    """The graph of one batch, and the arrays that must live until the batch is over."""
 
     shapes: Shapes
     graph: Graph
@@ -102,7 +102,7 @@ class GraphBuilder:
         self.group_of_row = np.empty(0, np.int32)
 
     def build(self, batch: Batch, order: Array, start: int, split: bool) -> Plan:
-        """The graph of the events from position `start` of their order on."""
+        """Build the graph of the events from position `start` of `order` on."""
         ranges = self._ranges(start, len(order))
         choice = self.memory.take("choice", len(order), np.int8)
         counts = np.zeros((len(ranges), VERSIONS + len(self._tables) + 8), np.int64)
@@ -139,7 +139,7 @@ class GraphBuilder:
                         shapes, graph, heads, begin, end, self.latest_write, self.latest
                     ),
                 )
-        except BaseException:  # nobody knows how far it came
+        except BaseException:  # it is unknown which marks were set
             self.latest_write[:] = self.latest[:] = -1
             raise
         versions = {name: int(totals[VERSIONS + n]) for n, name in enumerate(self._names)}
@@ -163,7 +163,7 @@ class GraphBuilder:
         return self._shapes(batch, offsets, self._row_bases())
 
     def forget(self, plan: Plan) -> None:
-        """The batch is over: its marks and its versions go."""
+        """Clear the marks and versions of a batch that is over."""
         forget_rows(plan.shapes, plan.graph, self.latest_write, self.latest)
         for table, name in zip(self._tables, self._names, strict=True):
             table.give_back(plan.versions[name])
@@ -184,7 +184,7 @@ class GraphBuilder:
             self._workers.run(lambda worker: action(worker, *ranges[worker]))
 
     def _row_bases(self) -> Array:
-        """Numbers that make slots of all tables different, with room for the marks of each."""
+        """Per table, the offset that makes its slots unique among all tables; also makes room for the marks."""
         sizes = [len(table.exists) for table in self._tables]
         bases = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         if bases[-1] > len(self.latest):
