@@ -7,7 +7,7 @@ marked operations are explored again, until nothing changes:
     t1 writes A, fails      t2 reads A, commits      t3 reads t2's B, fails: too little there
     t1 taken back           t2 runs again            t3 runs again, and commits
 
-A fixed point is what serial execution gives, by induction in the order of time: the first transaction
+A fixed point is what serial execution gives, by induction in timestamp order: the first transaction
 depends on nothing that can change, the second on nothing but the first, and so on.
 """
 
@@ -76,7 +76,7 @@ def take_back(graph, progress):  # type: ignore[no-untyped-def]
 
 @kernel
 def repair(graph, progress, machine, worker):  # type: ignore[no-untyped-def]
-    """Run what is `active` again, and what depends on a change that this makes, in the order of time.
+    """Run what is `active` again, and what depends on a change that this makes, in timestamp order.
 
     One pass settles everything: whatever an operation reads was settled before it.
     """

@@ -1,12 +1,12 @@
 """Kernels of the baselines: published ways to run ordered transactions on several workers.
 
-    lock            rows are locked in the order of time, shared for reads; transactions run in place
+    lock            rows are locked in timestamp order, shared for reads; transactions run in place
     mvlk            the same with versions: a read waits for the writes before it, no write waits for a read
     partitioned     a transaction waits for its turn in every partition of the state that it touches
-    chains          the operations of each row in the order of time; workers go round until all are done
+    chains          the operations of each row in timestamp order; workers go round until all are done
     unsafe-nolock   nobody waits for anybody: an upper bound, wrong by design
 
-In the first three and the last, a worker takes the next transaction in the order of time and runs all of
+In the first three and the last, a worker takes the next transaction in timestamp order and runs all of
 it. The earliest transaction that has not run never waits, so nothing can block for ever.
 """
 
@@ -75,7 +75,7 @@ def _wait_for_turn(control, transaction):  # type: ignore[no-untyped-def]
 
 @kernel
 def run_locked(shapes, graph, progress, machine, worker, locks):  # type: ignore[no-untyped-def]
-    """Strict two-phase locking; locks are queued in the order of time, one transaction at a time."""
+    """Strict two-phase locking; locks are queued in timestamp order, one transaction at a time."""
     control = progress.control
     while True:
         transaction = fetch_add(control, CURSOR, 1)

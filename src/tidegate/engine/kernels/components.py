@@ -160,9 +160,9 @@ def forget_families(shapes, events, begin, end, all_written, parent_out, written
 def bundle(weight, left_out, parts, least, bundle_out):  # type: ignore[no-untyped-def]
     """Put small families together; returns how many bundles there are.
 
-    A bundle weighs about one part in so many of what is not in a bundle yet, and `least` or more: they become smaller
-    towards the end, where nobody could share a large one. A family that weighs as much is a bundle of its own; the
-    one that is `left_out` gets -1.
+    A bundle weighs about 1/`parts` of what is not in a bundle yet, but at least `least`: bundles become smaller
+    towards the end, where a large one would leave other workers idle. A family that weighs as much is its own bundle;
+    the one that is `left_out` gets -1.
     """
     remaining = np.int64(0)
     for family in range(weight.shape[0]):
@@ -191,7 +191,7 @@ def bundle(weight, left_out, parts, least, bundle_out):  # type: ignore[no-untyp
 
 @kernel
 def list_events(order, start, family, bundle_of, first_out, event_out):  # type: ignore[no-untyped-def]
-    """The events of each bundle, in the order of time; `first_out` says where each bundle's begin."""
+    """The events of each bundle, in timestamp order; `first_out` says where each bundle's begin."""
     first_out[:] = 0
     for index in range(family.shape[0]):
         if family[index] >= 0 and bundle_of[family[index]] >= 0:

@@ -110,7 +110,7 @@ def _run_lazy(graph, units, progress, machine, worker, operation, ready, count):
 
 @inline
 def run_unit(graph, units, progress, machine, eager, worker, unit, ready):  # type: ignore[no-untyped-def]
-    """Run a unit's operations in the order of time; returns how many units it made ready."""
+    """Run a unit's operations in timestamp order; returns how many units it made ready."""
     count = 0
     for index in range(units.member_first[unit], units.member_first[unit + 1]):
         operation = units.member[index]
@@ -284,7 +284,7 @@ def explore_ns(graph, units, progress, machine, eager, worker, workers, stacks, 
     """Whoever finishes a unit signals those that waited for it: one stays here, the others go to their owners.
 
     Who was signalled comes before who never waited, or the longest chains would begin last. What never waited is
-    offered to all in the order of time; a worker takes some of it at a time. Returns true when all units are done.
+    offered to all in timestamp order; a worker takes some of it at a time. Returns true when all units are done.
     With `leave` it also returns, false, when it would have to wait: it may come back.
     """
     inbox, offer, following = stacks

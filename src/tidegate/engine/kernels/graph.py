@@ -8,7 +8,7 @@ calls a proxy operation) is put in the list of its row's partition:
     worker 1    partition 0: a6                  partition 1: a5 -> a7
 
 Phase two walks the partitions, each worker some of them, worker 0's list first: the accesses of a row
-come by in the order of time, and each finds the write before it (`link`).
+come by in timestamp order, and each finds the write before it (`link`).
 
     operation       o0            o1            o2
     accesses        a0 w(A)       a1 r(A)       a3 w(A)

@@ -1,4 +1,4 @@
-"""What one operation does, and what all who run operations share.
+"""What one operation does, and what all kernels that run operations share.
 
 An operation is given slots: of the rows themselves, or of versions. Which versions it sees follows from its
 links, past the versions of aborted transactions, to the row itself:

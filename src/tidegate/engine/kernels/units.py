@@ -1,6 +1,6 @@
 """Kernels that make scheduling units of operations, and layer them.
 
-A unit is an operation, or a group: the operations that write one row, in the order of time. Groups may
+A unit is an operation, or a group: the operations that write one row, in timestamp order. Groups may
 wait for each other in a circle; a circle is merged into one unit, whose operations run in the order of
 time, which always satisfies the dependencies among them.
 
@@ -20,7 +20,7 @@ from tidegate.foundation.jit import inline, kernel
 
 
 class Units(NamedTuple):
-    """Scheduling units: their operations, in the order of time."""
+    """Scheduling units: their operations, in timestamp order."""
 
     unit: Any  # per operation
     member_first: Any  # per unit, and one more

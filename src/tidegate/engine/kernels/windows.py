@@ -1,4 +1,4 @@
-"""Windows in one array of words: tuples enter, the window slides, and every change can be taken back.
+"""Windows in one array of words: tuples enter, the window slides, and every change can be undone.
 
 All windows of an engine live in `heap`, int64 words. A window begins at its `base`; everything inside it is found
 relative to that, so it can be moved as it is:
@@ -93,7 +93,7 @@ def put(heap, journal, state, index, value):  # type: ignore[no-untyped-def]
 
 @kernel
 def undo(heap, journal, state, mark):  # type: ignore[no-untyped-def]
-    """Take back all changes after the journal had the length `mark`, the newest first."""
+    """Undo all changes made since the journal had the length `mark`, the newest first."""
     for position in range(state[LENGTH] - 1, mark - 1, -1):
         heap[journal[position, 0]] = journal[position, 1]
     state[LENGTH] = mark

@@ -1,4 +1,4 @@
-"""What a group of a dataflow graph may have to take back in one table, and which rows a batch wrote there."""
+"""The undo log of a dataflow graph's group for one table, and the rows that a batch wrote there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALLEST = 64
 
 
 class Journal:
-    """The rows of one table that the group at hand wrote, as they were before, and those written in this batch."""
+    """The previous contents of one table's rows that the current group wrote, and the rows written in this batch."""
 
     def __init__(self, table: TableState) -> None:
         self.table = table
@@ -23,7 +23,7 @@ class Journal:
         self.grow(SMALLEST)
 
     def grow(self, size: int) -> None:
-        """Make room for so many rows; what is in it is of no use any more."""
+        """Make room for `size` rows; the previous contents are discarded."""
         self.slots, self.times, self.begins = (np.empty(size, np.int64) for _ in range(3))
         self.exists = np.empty(size, np.bool_)
         kinds = {column.name: column.kind.dtype for column in self.table.layout.value_columns}
