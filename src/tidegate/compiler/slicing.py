@@ -217,7 +217,7 @@ class Slicing:
             pending |= needed - part.held
 
     def _control(self, piece: Piece) -> Iterator[int]:
-        """The pieces that decide whether a piece is executed; checks only for loops that nothing else limits."""
+        """The pieces that decide whether a piece is executed; checks count only for loops without a fixed limit."""
         yield from (position for position, _ in piece.path)
         yield from (other.position for other in self._before[piece.position] if other.returns)
         if piece.bounds or piece.endless:
