@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 TOLD_MAX = 4
-"""Threads are pinned on up to this many processors: each costs two system calls, and one idle of many is a small loss."""
+"""Threads are pinned on up to this many processors: each costs two system calls, one idle of many is a small loss."""
 
 
 def processors() -> int:
