@@ -8,7 +8,7 @@ tg.require, tg.abort, tg.exists,    the verbs inside
 tg.delete, tg.lookup, tg.history
 tg.stream, tg.window, tg.dataflow   transactions that start each other; tg.emit and tg.trigger connect them
 tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
-tg.Decision                         one exact way to schedule a batch, where "adaptive" should not choose
+tg.Decision                         one exact way to schedule a batch, instead of "adaptive"
 tidegate.testing                    what only tests need
 """
 
@@ -84,10 +84,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tidegate.embedding import Engine
-else:  # where type checkers do not see it: to them, a module with `__getattr__` has every name
+else:  # hidden from type checkers, which take a module with `__getattr__` to have every name
 
     def __getattr__(name: str) -> type:
-        """`tg.Engine` on first use: what is behind it takes a second to import, declarations do not need it."""
+        """Import `tg.Engine` on first use: its import takes a second, and declarations do not need it."""
         if name == "Engine":
             from tidegate.embedding import Engine
 

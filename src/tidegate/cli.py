@@ -1,8 +1,8 @@
 """The command line: `tidegate demo`, `explain`, `state ...`, `recover`, `bench ...` and `warm`.
 
-This module only wires the commands together and decides how errors look: one that Tidegate raises on
-purpose is printed as its message, which says what to do, and ends the command with exit code 1; any
-other is a bug and keeps its traceback.
+This module only wires the commands together and decides how errors are shown. An error that Tidegate
+raises on purpose is printed as a message that says what to do, and the exit code is 1. Any other error is
+a bug and keeps its traceback.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Arrow in, Arrow out. Safe to call from several threads: calls run one after the other, each as a whole.
 With a state folder (`directory=`) every run, load and execute is in a log on disk before it returns, and an engine
-opened on the same folder goes on behind the last of them (`durability.logged`).
+opened on the same folder continues after the last of them (`durability.logged`).
 """
 
 from __future__ import annotations
@@ -69,21 +69,21 @@ class Engine:
             transactions: the program: functions declared with `@tg.transaction`, and dataflow graphs.
             strategy: how batches are scheduled: "adaptive" chooses, "serial" is one worker, "lock", "mvlk",
                 "partitioned" and "chains" are published baselines, `tg.Decision(...)` is one exact way. All give
-                the same answers, but for "unsafe-nolock", which shows what no coordination at all would cost, and is
-                refused with a state folder.
+                the same answers except "unsafe-nolock", which runs without any coordination, as a bound on what
+                coordination costs, and is refused with a state folder.
             workers: how many threads may run transactions.
             directory: the state folder: a folder, or any URL that fsspec reaches. None keeps the state in memory only.
-            punctuation: events that are scheduled together at most; None takes each `run` as a whole. It changes
-                speed and latency, never answers; `best_punctuation` estimates a good one.
+            punctuation: the most events that are scheduled together; None schedules each `run` as a whole. It changes
+                speed and latency, never answers; `best_punctuation` estimates a good value.
             record: True keeps a history of dataflow graphs (`history`): every transaction of every round.
-            recovery: what is logged of dataflow graphs. "weak": the events that enter them, and the rest is triggered
-                again when the log is replayed. "strong": every transaction with its input, replayed one by one.
-            sync: what it means that a call has returned. "group": it is on the disk; calls of several threads may share
-                a sync. "always": it is on the disk, by a sync of its own. "never": it was handed to the operating
-                system, and survives the end of the process, but not a loss of power.
+            recovery: what is logged of dataflow graphs. "weak": the events that enter them; replaying the log triggers
+                the rest again. "strong": every transaction with its input, replayed one by one.
+            sync: what is guaranteed when a call returns. "group": it is on the disk; calls of several threads may share
+                an fsync (group commit). "always": it is on the disk, with its own fsync. "never": it was handed to the
+                operating system; it survives the end of the process, but not a loss of power.
             keep_versions: with a state folder, how many of the newest checkpoints `read_state` and `tidegate state` can
-                go back to, and with them the log behind the oldest; None keeps 2. A checkpoint is a version of the
-                state: one is written after 64 MB of log, and when the engine is closed.
+                go back to; the log after the oldest of them is kept too. None keeps 2. A checkpoint is a version of
+                the state: one is written after 64 MB of log, and when the engine is closed.
         """
         check_strategy(strategy, lasting=directory is not None)
         if workers < 1:
@@ -130,11 +130,11 @@ class Engine:
         raise InputError("this engine is closed: make another one, tg.Engine(...), to go on with its state")
 
     def _turn(self) -> AbstractContextManager[Any]:
-        """Have the engine alone."""
+        """Exclusive access to the engine."""
         return self._lock if self._kept is None else self._kept.turn()
 
     def _look(self, look: Callable[[EngineCore], T]) -> T:
-        """What a function of the rows gives; with a state folder, when all that it saw is durable."""
+        """The result of a function of the rows; with a state folder, returned once all that it read is durable."""
         if self._kept is not None and not self._closed:
             return self._kept.read(look)
         with self._turn():
@@ -150,16 +150,16 @@ class Engine:
             self._core.load(name, rows)
 
     def run(self, events: pa.Table | pa.RecordBatch, order_by: str | None = None) -> pa.Table:
-        """Run a batch of events: its columns plus `committed`, `reason` and `result`, in the same row order.
+        """Run a batch of events; returns its columns plus `committed`, `reason` and `result`, in the same row order.
 
-        Where a dataflow takes in several events at once, those of an incomplete atomic batch wait: their outcomes come
-        with a later run's, before those of its own events, in one table. That has the columns of both, null where
-        events came without one; a column that is only passed through and has changed its type has the common type, or
-        is text.
+        If a dataflow takes in several events at once, the events of an incomplete atomic batch wait. A later run
+        returns their outcomes, before those of its own events, in one table. That table has the columns of both runs,
+        with nulls for events that lacked a column. If a column that is only passed through has changed its type, it
+        gets the common type, or becomes text.
 
         Args:
             events: one row per event; the column `transaction` names its function.
-            order_by: the column by which events are run; ties, and all events without it, run in row order.
+            order_by: the column that orders the events; ties run in row order, as do all events if it is None.
         """
         if isinstance(events, pa.RecordBatch):
             events = pa.Table.from_batches([events])
@@ -174,13 +174,13 @@ class Engine:
     def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict.
 
-        A call from another thread than the one that is inside `run` waits until that has ended. Where this takes too
-        long, give `run` the events in parts: where they are cut changes no answer.
+        While another thread is inside `run`, the call waits until that has ended. If this takes too long, give `run`
+        the events in smaller parts: how they are divided does not change the answers.
 
         Args:
-            transaction: which one.
-            idempotency_key: a name for this call, such as the id of a request. A call that is made again with the same
-                key runs nothing and gives the outcome of the first time, after a restart, too.
+            transaction: the transaction to run.
+            idempotency_key: a name for this call, such as the id of a request. A repeated call with the same key runs
+                nothing and returns the outcome of the first call, also after a restart.
             arguments: a value for each parameter.
         """
         number = self._number(transaction)
@@ -217,9 +217,9 @@ class Engine:
         return self._look(lambda core: core.read(name, words))
 
     def scan(self, table: type | Stream | Window) -> pa.Table:
-        """All committed rows of a table, sorted by key; the visible rows of a window; the tuples that wait in a stream.
+        """All committed rows of a table, sorted by key; the visible rows of a window; the waiting tuples of a stream.
 
-        What waits in a border stream are events of an atomic batch that is not complete.
+        In a border stream, the events of an incomplete atomic batch wait.
         """
         if isinstance(table, Stream):
             return self._look(lambda core: self._flows().scan(self._stream(table)))
@@ -229,9 +229,9 @@ class Engine:
         return self._look(lambda core: core.rows(name))
 
     def take(self, stream: Stream) -> pa.Table:
-        """What was emitted into a stream that no transaction is on, with the number of its `batch`; forgets it.
+        """Remove and return the tuples of an output stream (no transaction is on it), with the number of their `batch`.
 
-        With a state folder, tuples wait there until they are taken, across restarts.
+        With a state folder, tuples are kept there until they are taken, also across restarts.
         """
         with self._turn():
             number = self._stream(stream)
@@ -277,15 +277,15 @@ class Engine:
 
     @property
     def decisions(self) -> list[str]:
-        """The last choices of the adaptive strategy, each with the numbers that made it; the newest last."""
+        """The last choices of the adaptive strategy, each with the numbers behind it; the newest last."""
         with self._turn():
             return list(self._core.runner.model.log)
 
     def best_punctuation(self, latency_ms: float | None = None) -> int | None:
-        """Events for each batch: for the most throughput, or to stay within a latency; None before the first run.
+        """The best number of events per batch, for throughput or within a latency; None before the first run.
 
         Args:
-            latency_ms: what a batch may take; None looks for throughput.
+            latency_ms: how long a batch may take; None maximises throughput.
         """
         with self._turn():
             return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
@@ -293,8 +293,8 @@ class Engine:
     def close(self) -> None:
         """End the worker threads, and release the state folder, so that another engine may open it.
 
-        Whatever is asked of the engine afterwards is refused. StorageUncertain when the disk could not say that it
-        keeps what was answered, and no call was told yet.
+        Later calls are refused. Raises StorageUncertain if a sync failed, so that answered calls may not be on disk,
+        and no call has reported it yet.
         """
         with self._turn():
             if self._closed:

@@ -1,7 +1,7 @@
 """The verbs inside a transaction: `require`, `abort`, `exists`, `delete`, `lookup`, `history`.
 
-In plain Python they do what they say: `require` and `abort` raise `Abort`, `delete` empties the
-row object. The compiler knows them by identity and turns them into outcomes and writes.
+Called as plain Python, `require` and `abort` raise `Abort`, and `delete` resets the row object to its
+defaults. The compiler recognises the verbs by identity and turns them into outcomes and writes.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def require(condition: object, reason: str) -> None:
 
 
 def abort(reason: str) -> NoReturn:
-    """Abort the transaction with `reason`: nothing that it did remains."""
+    """Abort the transaction with `reason`: all its effects are undone."""
     raise Abort(reason)
 
 
 def exists(row: Any, /) -> bool:
-    """Whether a row exists: it was loaded, or a transaction assigned to one of its fields, and nobody deleted it since.
+    """Whether a row exists: it was loaded, or a transaction assigned one of its fields, and it was not deleted since.
 
-    The same as `row.exists`. Type checkers know this function; of the attribute, which no table declares, they do not.
+    The same as `row.exists`. Type checkers know this function, but not the attribute, because no table declares it.
     """
     return bool(row.exists)
 
@@ -60,10 +60,10 @@ def delete(row: Any) -> None:
 
 
 def lookup(table: type[Row], key: Any) -> Row:
-    """The row of a table under a key that is known only now: read from another row, or computed.
+    """The row of a table whose key is known only inside the transaction: read from another row, or computed.
 
-    What a signature can say it should: rows that are parameters are known before the transaction runs, so that more
-    of them can run side by side. A composite key is a tuple. In plain Python the row comes from the test
+    Prefer row parameters where possible: their keys are known before the transaction runs, so more transactions can
+    run in parallel. A composite key is a tuple. In plain Python, the test supplies the row
     (`tidegate.testing.looking_up`).
     """
     finder = _finder.get()
@@ -78,7 +78,7 @@ def lookup(table: type[Row], key: Any) -> Row:
 
 @contextlib.contextmanager
 def setting(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    """While this is open, a context variable has a value."""
+    """Set a context variable inside the `with` block, and reset it afterwards."""
     token = variable.set(value)
     try:
         yield
@@ -87,7 +87,7 @@ def setting(variable: ContextVar[Any], value: Any) -> Iterator[None]:
 
 
 def looking_up(finder: Finder) -> AbstractContextManager[None]:
-    """While this is open, plain functions' `lookup` asks `finder(table, key)` for a row object.
+    """Inside this `with` block, `lookup` in plain functions gets its row objects from `finder(table, key)`.
 
     >>> class Account: ...
     >>> with looking_up(lambda table, key: (table.__name__, key)):
@@ -98,14 +98,14 @@ def looking_up(finder: Finder) -> AbstractContextManager[None]:
 
 
 def history(row: Any, *, last: int) -> Sequence[Any]:
-    """The states that a row had in the last units of time, the newest first; each has the row's fields and `time`.
+    """The states that a row had in the `last` units of time, newest first; each has the row's fields and `time`.
 
-    A state begins when a transaction commits that changed the row, at that transaction's time: the parameter that
-    `@tg.transaction(time="ts")` names. Of several that commit together it is the time of the one that changed the row
-    last, and a row that is what it was before them has no new state. What is given are states with
-    `now - last < time <= now`, where now is the time of the transaction that asks. Every transaction that writes the
-    table must say its time. States are kept as long as some transaction of the program may ask for them, counted from
-    the latest time of a state of the table, and no longer.
+    A state begins when a transaction that changed the row commits. Its time is that transaction's time: the parameter
+    named by `@tg.transaction(time="ts")`. If several transactions commit together, the time is that of the last one
+    that changed the row, and there is no new state if the row ends up as it was before. The result holds the states
+    with `now - last < time <= now`, where `now` is the time of the calling transaction. Every transaction that writes
+    the table must declare its time. States are kept for the longest `last` that the program uses for the table,
+    counted back from the latest time of any state of the table.
     """
     rememberer = _rememberer.get()
     if rememberer is None:
@@ -117,5 +117,5 @@ def history(row: Any, *, last: int) -> Sequence[Any]:
 
 
 def remembering(rememberer: Rememberer) -> AbstractContextManager[None]:
-    """While this is open, plain functions' `history` asks `rememberer(row, last)` for a list of states."""
+    """Inside this `with` block, `history` in plain functions gets its states from `rememberer(row, last)`."""
     return setting(_rememberer, rememberer)

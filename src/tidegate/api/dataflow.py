@@ -5,12 +5,12 @@
     votes ──> validate ──> valid ──> rank ──> ranked ──> remove_last
 
 A stream that no transaction of the graph emits is fed from outside: transactions on it are border transactions, all
-others are interior. What a border transaction took in as one atomic batch goes through the graph as one round.
+others are interior. An atomic batch that a border transaction takes in goes through the graph as one round.
 
-An event carries every field of its stream: a null refuses it, even in one that no transaction uses. Where several
-transactions are on a border stream, an event is committed if all of them are. If one aborts, the event has its reason,
-of several that of the first in the graph, and what the others did stays; nest them where that must not be. An event's
-result is that of the first transaction on its stream.
+An event carries every field of its stream: a null in any of them refuses it, even if no transaction uses the field. If
+several transactions are on a border stream, an event is committed if all of them commit. If some abort, the event gets
+the reason of the first of those in the graph, and the effects of the others stay; nest the transactions to prevent
+that. An event's result is that of the first transaction on its stream.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tidegate.operations.outcomes import OUTCOME_COLUMNS
 class Dataflow(ProgramPart):
     """A dataflow graph of streaming transactions; declared with `tg.dataflow`.
 
-    `transactions` are its members in the order of execution, `members` the same as they commit together, `groups` their
-    names, and `edges` are the pairs of which the first must come before the second in every round.
+    `transactions` are its members in the order of execution, `members` the same grouped by what commits together, and
+    `groups` their names. `edges` are pairs of names: the first must run before the second in every round.
     """
 
     name: str
@@ -62,11 +62,11 @@ def dataflow(
 
     Args:
         transactions: functions declared with `@tg.transaction(on=...)` and `@tg.trigger(on=...)`.
-        nested: groups of them that commit together or not at all; nothing else runs in between.
-        atomic_batch: how many tuples of a border stream are taken in as one, or the name of a field: tuples that
-            follow each other with equal values in it are one. NaN equals nothing, so each is one by itself.
-        name: what tools and states call it; without it, the name of its first border stream. No two graphs of an
-            engine have the same.
+        nested: groups of transactions that commit together or not at all; nothing else runs in between.
+        atomic_batch: how many tuples of a border stream form a batch, or the name of a field: then consecutive tuples
+            with equal values in it form a batch. NaN equals nothing, so each NaN is a batch by itself.
+        name: its name in tools and states; by default that of its first border stream. It must be unique within an
+            engine.
     """
     return _Graph(list(transactions), [list(group) for group in nested]).declare(atomic_batch, name)
 
@@ -84,7 +84,7 @@ def draw(transactions: Iterable[object]) -> str:
 
 
 class _Graph:
-    """The checks of a graph, and its order."""
+    """Checks a graph and finds its order of execution."""
 
     def __init__(self, members: list[Transaction], nested: list[list[Transaction]]) -> None:
         self.members, self.nested = members, nested
@@ -127,7 +127,7 @@ class _Graph:
         if not self.members:
             raise DefinitionError("dataflow: a list of streaming transactions is required, got an empty one")
         for member in self.members:
-            declared: object = member  # anything may stand there before the program runs
+            declared: object = member  # annotations are not enforced: users may pass anything
             if not isinstance(declared, Transaction) or declared.on is None:
                 raise DefinitionError(
                     f"dataflow: {getattr(member, '__name__', member)!r} is not on a stream; "
@@ -186,7 +186,7 @@ class _Graph:
         )
 
     def _edges(self) -> set[tuple[int, int]]:
-        """Pairs of members of which the first comes before the second."""
+        """Pairs of members: the first comes before the second."""
         producers = self._producers()
         edges: set[tuple[int, int]] = set()
         for number, member in enumerate(self.members):
@@ -231,7 +231,7 @@ class _Graph:
         return group
 
     def _sort(self, nodes: list[int], edges: set[tuple[int, int]], problem: str) -> list[int]:
-        """The nodes so that every edge goes forward; of those that could be next, the first in the list."""
+        """The nodes in topological order; of several that could be next, the first in the list is taken."""
         left, order = list(nodes), []
         while left:
             ready = [node for node in left if not any(b == node and a in left for a, b in edges)]

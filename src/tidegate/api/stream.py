@@ -3,8 +3,8 @@
     valid = tg.stream("valid", contestant=int)          fields: int, float, bool, str
     seen = tg.stream("seen", vehicle=Vehicle)           or a table: the field carries the key of a row
 
-A transaction declared with `emits=[valid]` may say `tg.emit(valid, contestant=3)`. In plain Python, `emit` gives
-its tuple to the test (`tidegate.testing.collecting`), so that a function can be tested on its own:
+A transaction declared with `emits=[valid]` may call `tg.emit(valid, contestant=3)`. In plain Python, `emit` passes
+its tuple to the test (`tidegate.testing.collecting`), so that a function can be tested alone:
 
     with collecting(lambda stream, fields: found.append(fields)):
         validate(Voter(1), Contestant(3))
@@ -35,7 +35,7 @@ class Stream:
 
     @property
     def name(self) -> str:
-        """Its name, by which events and tools know it."""
+        """The name that events and tools use."""
         return self.layout.name
 
     def __repr__(self) -> str:
@@ -47,13 +47,13 @@ def stream(name: str, /, **fields: type) -> Stream:
     """Declare a stream.
 
     Args:
-        name: what events and tools call it.
+        name: the name that events and tools use.
         fields: each field's type: int, float, bool, str, or a table for the key of one of its rows.
 
     >>> stream("votes", phone=int, contestant=int)
     <stream votes(phone: int, contestant: int)>
     """
-    named: object = name  # anything may stand there before the program runs
+    named: object = name  # annotations are not enforced: users may pass anything
     if not isinstance(named, str) or not named.isidentifier():
         raise DefinitionError(f"a stream's name is an identifier, got {name!r}")
     if not fields:
@@ -76,9 +76,9 @@ def stream(name: str, /, **fields: type) -> Stream:
 
 
 def emit(target: Stream, /, **fields: Any) -> None:
-    """Put a tuple on a stream: it starts the transactions that are `on` it, when this one commits.
+    """Put a tuple on a stream: when this transaction commits, the tuple starts the transactions `on` the stream.
 
-    Every field is given by name; one that carries a key takes the key or the row itself.
+    Every field is given by name; a field that carries a key takes the key or the row itself.
     """
     if not isinstance(target, Stream):
         raise TypeError(f"tg.emit takes a stream, got {target!r}")
@@ -91,5 +91,5 @@ def emit(target: Stream, /, **fields: Any) -> None:
 
 
 def collecting(sink: Sink) -> AbstractContextManager[None]:
-    """While this is open, plain functions' `emit` gives every tuple to `sink(stream, fields)`."""
+    """Inside this `with` block, `emit` in plain functions passes every tuple to `sink(stream, fields)`."""
     return setting(_sink, sink)

@@ -1,6 +1,6 @@
 """`@tg.table`: a class becomes a table, and stays a class.
 
-The class's annotations are the columns, its defaults are what an absent row reads as. An instance
+The class's annotations are the columns, and its defaults are the values of an absent row. An instance
 is a plain row object, which is what a transaction sees when it is called as plain Python:
 
     @tg.table(key="id")
@@ -11,9 +11,9 @@ is a plain row object, which is what a transaction sees when it is called as pla
     Account(7, balance=100)        a row that exists
     Account(7, exists=False)       an absent row: reads as the defaults
 
-Assigning to a field makes the row exist. A row object keeps to its columns' types, so that the
-plain function computes what the engine computes: an `int` field refuses what does not fit 64 bits
-by aborting with "overflow", a `float` field turns an int into a float, anything else is a TypeError.
+Assigning to a field makes the row exist. A row object enforces its columns' types, so that the plain
+function computes what the engine computes: an `int` field aborts with "overflow" if a value does not fit
+into 64 bits, a `float` field turns an int into a float, and any other mismatch is a TypeError.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def table(*, key: str | tuple[str, ...]) -> Callable[[Class], Class]:
     """
     frame = sys._getframe(1)
     place = Place(frame.f_code.co_filename, frame.f_lineno)
-    named: object = key  # anything may stand there before the program runs
+    named: object = key  # annotations are not enforced: users may pass anything
     if not named or not isinstance(named, str | tuple) or not all(isinstance(name, str) for name in named):
         raise DefinitionError(
             place.describe(
@@ -78,7 +78,7 @@ def layout_of(candidate: object) -> TableLayout | None:
 
 
 def coerce(column: Column, value: Any, table_name: str) -> Value:
-    """`value` as the column holds it: the rules that plain rows and the engine share."""
+    """`value` converted to the column's type, by the rules that plain rows and the engine share."""
     if column.kind is Kind.INT:
         if isinstance(value, float | str) or not hasattr(value, "__index__"):
             raise _mismatch(column, value, table_name)
@@ -141,7 +141,7 @@ def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType
 
 
 def _field_place(name: str, table_place: Place) -> Place:
-    """The line that annotates `name`, looked for below the decorator."""
+    """The line that annotates `name`, searched for from the decorator on."""
     for offset in range(200):
         candidate = Place(table_place.file, table_place.line + offset)
         if re.match(rf"{re.escape(name)}\s*:", candidate.text):

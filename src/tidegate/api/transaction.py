@@ -1,4 +1,4 @@
-"""A declared transaction: the user's function, callable as before, with its compiled plan beside it."""
+"""A declared transaction: the user's function, still callable, together with its compiled plan."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ R = TypeVar("R")
 
 
 class ProgramPart:
-    """What programs are lists of: transactions and dataflow graphs.
+    """A part of a program: a transaction or a dataflow graph.
 
-    It is there for type checkers, which take it for the common type of `[transfer, tg.dataflow([...])]`.
+    It exists for type checkers, as the common type of the elements of `[transfer, tg.dataflow([...])]`.
     """
 
 
 class Transaction(ProgramPart, Generic[Function]):
-    """A transaction: call it with plain rows and it is the plain function.
+    """A transaction; called with plain rows, it runs the plain function.
 
-    It keeps the function's name, docstring and signature. `plan` is what the compiler made of it and
-    `classes` are the tables of its signature by name. A streaming transaction is `on` a stream and `emits`
-    others; a `trigger` runs inside the transaction that feeds its stream or owns its window.
+    It keeps the function's name, docstring and signature. `plan` is the compiler's result, and `classes` are
+    the tables of its signature by name. A streaming transaction is `on` a stream and `emits` into others;
+    a `trigger` runs inside the transaction that feeds its stream or owns its window.
 
-    Type checkers see the function's own signature, and know a `Transaction` without more as any of them. It has one
-    type argument, the function, and not its parameters and its result: what mypy takes for the common type of
-    `[transfer, deposit]` is then a list of transactions, and not of objects.
+    Type checkers see the function's own signature; `Transaction` without a type argument stands for any transaction.
+    The only type argument is the function type, rather than parameters and result: so mypy infers a list of
+    transactions for `[transfer, deposit]`, and not a list of objects.
     """
 
     __wrapped__: Callable[..., Any]

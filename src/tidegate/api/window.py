@@ -6,11 +6,11 @@
     @tg.transaction(on=valid)
     def rank(contestant: Contestant, votes: Annotated[tg.WindowRows, recent]) -> None:
 
-`Annotated` lets type checkers know what the body sees. At run time the window alone is an annotation, too:
+`Annotated` tells type checkers what the body sees. At run time the window alone works as an annotation too:
 `votes: recent`.
 
-New tuples are staged: nobody sees them until the window slides. Without `slide` it is tumbling. The body sees the
-visible rows, oldest first, and aggregates that cost the same for a window of a hundred rows and of a million:
+New tuples are staged: they become visible when the window slides. Without `slide` it is a tumbling window. The body
+sees the visible rows, oldest first, and aggregates that cost the same for a window of a hundred rows and of a million:
 
     len(votes)   votes.slid   votes[0].contestant   for vote in votes: ...
     votes.sum("amount")  .min("amount")  .max("amount")  .distinct("phone")  .frequency("phone", 7)  .top("phone", 3)
@@ -21,10 +21,10 @@ visible rows.
     rows=4, slide=2      1   2   3   4   5   6
     visible              -   12  12  1-4 1-4 3-6
 
-By time, it is cut at the multiples of `slide` (0, 10, 20, ... and -10, ...), whenever the first tuple came. The first
-tuple at or behind a cut makes it slide. Visible are then the tuples that came in the `length` before the cut; the tuple
-itself is staged until the next cut. A late tuple counts as of the latest time that the window has seen: it is never
-dropped. What was staged shows once, even if a long pause has passed over it.
+By time, it is cut at the multiples of `slide` (0, 10, 20, ... and -10, ...), whatever the time of the first tuple. The
+first tuple at or after a cut makes it slide. The tuples of the last `length` before the cut are then visible; the tuple
+itself is staged until the next cut. A late tuple is never dropped: it gets the latest time that the window has seen.
+All staged tuples become visible at the next slide, once, even if a long pause has passed.
 
     length=20, slide=10      ts=7   ts=9   ts=10   ts=8 (late)   ts=20
     visible                  -      -      7 9     7 9           7 9 10 8
@@ -72,10 +72,10 @@ def window(
     Args:
         over: the stream that its transaction is on.
         rows: how many rows it holds.
-        time: instead of `rows`, the int field of the stream that carries the time,
-        length: and how many units of it the window spans.
-        slide: how many new rows, or units of time, make it slide; without it, all of them: a tumbling window. By rows
-            it slides before it is full; by time it is cut at the multiples of `slide`.
+        time: instead of `rows`, the int field of the stream that carries the time.
+        length: with `time`, how many units of time the window spans.
+        slide: how many new rows, or units of time, make it slide; by default its whole size: a tumbling window. By rows
+            it also slides before it is full; by time it is cut at the multiples of `slide`.
     """
     if not isinstance(over, Stream):
         raise DefinitionError(f"tg.window takes a stream first, got {over!r}")
@@ -103,7 +103,7 @@ def window(
 class WindowRows(Sequence[Any]):
     """The visible rows of a window, as a transaction sees them.
 
-    It is what a parameter that is a window is annotated with, and what a test gives to the plain function:
+    Window parameters are annotated with this type, and tests pass such an object to the plain function:
 
     >>> recent = WindowRows([{"amount": 3}, {"amount": 4}], slid=True)
     >>> recent.sum("amount"), recent[-1].amount, len(recent)
@@ -146,7 +146,7 @@ class WindowRows(Sequence[Any]):
         return len(set(self._values(field)))
 
     def frequency(self, field: str, value: int | str) -> int:
-        """How many rows have a value."""
+        """How many rows have this value."""
         return self._values(field).count(value)
 
     def top(self, field: str, count: int) -> list[int]:

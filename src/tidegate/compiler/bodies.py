@@ -1,8 +1,8 @@
 """Lowers the body of a transaction: a function that returns a status and stores its result.
 
 Status 0 is success, -1 asks for plain Python, any other number stands for the reason of an abort. The
-body writes rows in place and leaves them as they are when it fails: undoing is the business of the
-function around it (see `transactions`).
+body writes rows in place and does not undo its writes when it fails: the function that wraps it does that
+(see `transactions`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TransactionCompiler(FunctionCompiler):
         self.refuse(self.source.tree, message, advice)
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """What decides the generated code besides the body's text."""
+        """Everything besides the body's text that determines the generated code."""
         return (*super().fingerprint(), self.result)
 
     def round(self) -> None:
@@ -53,7 +53,7 @@ class TransactionCompiler(FunctionCompiler):
         self.emit(f"return {code}")
 
     def give_back(self, node: ast.Return) -> None:
-        """A return statement: store the result, and succeed."""
+        """A return statement: store the result and return success."""
         value = node.value
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
             self.emit("return 0")

@@ -26,7 +26,7 @@ from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, HistoryOf, Row, RowList, Term, Type, ValueList, WindowOf, WindowRow, describe
 from tidegate.operations.layout import Kind
 
-COMPENSATED = tuple(sys.version_info) >= (3, 12)  # sum() of floats keeps what each addition loses
+COMPENSATED = tuple(sys.version_info) >= (3, 12)  # sum() of floats uses compensated (Neumaier) summation
 VERBS = (require, abort, delete, emit, Abort)
 
 
@@ -37,7 +37,7 @@ class Calls(Expressions):
 
     @abc.abstractmethod
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
-        """Call another function of the user's."""
+        """Call a helper function of the user's."""
 
     @abc.abstractmethod
     def look_up(self, node: ast.Call) -> Term:
@@ -94,7 +94,7 @@ class Calls(Expressions):
         )
 
     def arguments(self, function: types.FunctionType, node: ast.Call) -> list[Term]:
-        """The arguments of a helper call in the order of its parameters; constants as defaults."""
+        """The arguments of a helper call in the order of its parameters; defaults must be constants."""
         code = function.__code__
         names = code.co_varnames[: code.co_argcount]
         if code.co_flags & 0x0C or code.co_kwonlyargcount:
@@ -133,8 +133,8 @@ class Calls(Expressions):
     ) -> Iterator[None]:
         """A for loop: the header, and the assignments to its target at the start of each round.
 
-        With `private`, the target is bound there and nowhere else: the variables of a generator are
-        its own.
+        With `private`, the target is bound in that dictionary only: a generator's variables are not variables
+        of the function.
         """
         called = self.source.resolve(iterable.func) if isinstance(iterable, ast.Call) else None
         if isinstance(iterable, ast.Call) and called is range:
@@ -257,7 +257,7 @@ def _hashable(value: object) -> bool:
 
 
 def _is_strict(node: ast.Call) -> bool | None:
-    """The value of zip's `strict`; None where the named arguments are something else."""
+    """The value of zip's `strict`; None if there are other named arguments, or it is not a literal bool."""
     match node.keywords:
         case []:
             return False
@@ -349,7 +349,7 @@ def _whole(function: str) -> Callable[[Calls, ast.Call], Term]:
 
 
 def _sum(calls: Calls, node: ast.Call) -> Term:
-    """sum(): from Python 3.12 on, floats are added with compensation, so it is done that way here too."""
+    """sum(): Python 3.12 and later use compensated summation for floats, so generated code does too."""
     before = len(calls.lines)
     total, lost = calls.fresh(), calls.fresh()
     kind = Kind.INT
@@ -369,7 +369,7 @@ def _sum(calls: Calls, node: ast.Call) -> Term:
         calls.lines.insert(before, f"{indent}{lost} = 0.0")
         with calls.block(f"if {lost} != 0.0 and math.isfinite({lost}):"):
             calls.emit(f"{total} = {total} + {lost}")
-    return Term(total, MIXED if kind is Kind.FLOAT else kind)  # the sum of nothing is the int 0
+    return Term(total, MIXED if kind is Kind.FLOAT else kind)  # the sum of an empty list is the int 0
 
 
 def _add_float(calls: Calls, total: str, lost: str, element: str) -> None:

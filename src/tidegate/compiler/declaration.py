@@ -49,15 +49,15 @@ def transaction(
     name carries the key. Every other parameter is a plain event column.
 
     Args:
-        function: the function, where the decorator stands without parentheses.
+        function: the function, if the decorator is written without parentheses.
         compiled: True compiles the body to machine code and refuses, with the line, what cannot be
-            compiled. False runs it as plain Python: anything goes, about a hundred times slower.
+            compiled. False runs it as plain Python: everything is allowed, about a hundred times slower.
         on: the stream whose tuples start it, for a step of a dataflow graph: its fields are the parameters.
         emits: the streams that it may `tg.emit` into.
         time: the int parameter that carries its own time; needed where the program asks for `tg.history`.
 
     Returns:
-        The transaction, still callable as the plain function on plain rows: type checkers see its own signature.
+        The transaction. It can still be called as a plain function on plain rows; type checkers see its signature.
     """
     names = sys._getframe(1).f_locals
 
@@ -73,9 +73,9 @@ def trigger(
     """Declare a trigger: a step that runs inside another transaction, as a part of it.
 
     Args:
-        on: a stream: it runs inside the transaction that emits into it, for every tuple, when that has taken all tuples
-            of its round, and before any transaction on the stream. Or a window: it runs inside the transaction that has
-            the window, whenever that slides, with the fields of the tuple that made it, before the body takes it.
+        on: a stream or a window. On a stream, it runs for every tuple inside the transaction that emits it, after that
+            transaction has taken all tuples of its round and before any transaction on the stream. On a window, it runs
+            inside the window's transaction at each slide, before the body, on the tuple that caused the slide.
         emits: the streams that it may `tg.emit` into.
         compiled: False runs it as plain Python.
         time: the int parameter that carries its own time, as for a transaction.
@@ -175,7 +175,7 @@ def _interpreted(function: Callable[..., Any], place: Place, parameters: Any, an
 
 
 def _calls_of(function: Callable[..., Any], verbs: tuple[Any, ...]) -> list[str]:
-    """Which of some functions a body calls by name."""
+    """The names of those functions among `verbs` that a body calls."""
     try:
         source = FunctionSource(function, "")
     except (OSError, SyntaxError):

@@ -1,14 +1,14 @@
 """Collects the text of a generated function, line by line.
 
-The generated code is three-address code in Python's clothes: every step that reads state or can fail
-is a statement of its own, in Python's order of evaluation, and leaves its value in a temporary:
+The generated code is three-address code written as Python: every step that reads state or can fail
+is a separate statement, in Python's order of evaluation, and stores its value in a temporary:
 
     t1 = table__Account__balance[row__src]
     t2, t3 = subtract(t1, value__amount)
     if t3: return ESCAPE
 
-That keeps short circuits, aborts in the middle of an expression and the order of reads and writes
-exactly as Python has them. Numba and LLVM remove the temporaries.
+So short circuits, aborts in the middle of an expression and the order of reads and writes are exactly
+those of Python. Numba and LLVM remove the temporaries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import contextlib
 from collections.abc import Iterator
 
 ESCAPES = "ESCAPE"
-"""What generated code returns where plain Python must run the transaction."""
+"""The status that generated code returns if plain Python must run the transaction."""
 
 
 class Emitter:
@@ -56,6 +56,6 @@ class Emitter:
         return name
 
     def array(self, name: str) -> str:
-        """Mention an array: it becomes an argument of the function."""
+        """Note that the code uses an array: it becomes an argument of the function."""
         self.arrays[name] = None
         return name

@@ -1,9 +1,9 @@
-"""Turns the expressions of a body into generated code, with Python's meaning and nobody else's.
+"""Turns the expressions of a body into generated code with exactly Python's semantics.
 
-`value` gives a term for any expression, `test` its truth. What Python evaluates lazily (and, or,
-conditional expressions, chained comparisons) becomes branches. What the machine cannot compute as
-Python would (an integer that leaves 64 bits, a division of huge integers) becomes `escape`: the
-transaction is undone and run as plain Python instead.
+`value` returns a term for any expression, `test` code for its truth. What Python evaluates lazily (and, or,
+conditional expressions, chained comparisons) becomes branches. Where machine arithmetic would differ from
+Python (an integer that leaves 64 bits, a division of huge integers), the code escapes: the transaction is
+undone and run as plain Python instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.operations.plan import Access
 
 
 class Expressions(Numbers):
-    """Expressions of one function; calls and statements are added by the classes built on it."""
+    """Expressions of one function; subclasses add calls and statements."""
 
     accesses: list[Access]
     conditions: list[str]
@@ -38,7 +38,7 @@ class Expressions(Numbers):
 
     @abc.abstractmethod
     def window_or_none(self, node: ast.expr) -> Term | None:
-        """The window, or the row of one, that an expression gives; None for anything else."""
+        """The window or window row that an expression stands for; None for anything else."""
 
     @abc.abstractmethod
     def window_field(self, term: Term, field: str, node: ast.AST) -> Term:
@@ -50,7 +50,7 @@ class Expressions(Numbers):
 
     @contextlib.contextmanager
     def guarded(self, header: str, condition: ast.expr) -> Iterator[None]:
-        """A block that runs under a condition of the user's."""
+        """A block that runs under a condition from the user's code."""
         depth = len(self.conditions)
         self.conditions.append(ast.unparse(condition))
         with self.block(header):
@@ -60,7 +60,7 @@ class Expressions(Numbers):
     # --- helpers --------------------------------------------------------------------------------
 
     def access(self, row: Row | RowList, field: str, action: str, node: ast.AST) -> None:
-        """Note that the body touches a field."""
+        """Note that the body reads, writes or deletes a field."""
         line = self.source.place(node).line
         self.accesses.extend(
             Access(origin, field, action, tuple(self.conditions), line) for origin in sorted(row.origins)
@@ -155,7 +155,7 @@ class Expressions(Numbers):
         return Term(self.keep(f"{read} != 0" if kind is Kind.BOOL else read), kind)
 
     def row_or_none(self, node: ast.expr) -> Term | None:
-        """The row that an expression gives; None where it stands for something outside the function."""
+        """The row that an expression stands for; None if its name is not a variable of the function."""
         if isinstance(node, ast.Name | ast.Attribute):
             if isinstance(node, ast.Name):
                 term = self.variable(node)
@@ -176,7 +176,7 @@ class Expressions(Numbers):
         return term
 
     def element(self, node: ast.Subscript) -> Term:
-        """An element of a list parameter or a window; out of range aborts with IndexError."""
+        """An element of a list parameter or a window; an index out of range aborts with IndexError."""
         window = self.window_or_none(node)
         if window is not None:
             return window
@@ -295,7 +295,7 @@ class Expressions(Numbers):
 
     @contextlib.contextmanager
     def insertion(self, place: int, depth: int) -> Iterator[None]:
-        """Emit lines in the place of line number `place` instead of at the end."""
+        """Replace line number `place` by the lines emitted in this block."""
         lines, self.lines = self.lines, []
         self._depth, depth = depth, self._depth
         yield
@@ -305,7 +305,7 @@ class Expressions(Numbers):
     # --- comparison -----------------------------------------------------------------------------
 
     def comparison(self, node: ast.Compare) -> Term:
-        """Chained comparisons, each operand evaluated once, left to right, as far as needed."""
+        """Chained comparisons: operands are evaluated once, left to right, up to the first that is false."""
         left = self.comparand(node.left)
         if len(node.ops) == 1:
             return Term(self.keep(self.compare(left, node.ops[0], node.comparators[0], node)[0]), Kind.BOOL)
@@ -346,9 +346,9 @@ class Expressions(Numbers):
         """x in (a, b, c)."""
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
             self.refuse(node, "`in` needs a tuple written out, for example x in (1, 2, 3)", INTERPRET)
-        choices = [self.comparand(choice) for choice in node.elts]  # all of them, before any is compared
+        choices = [self.comparand(choice) for choice in node.elts]  # Python evaluates all before it compares any
         if left.type in (Kind.FLOAT, MIXED) and any(choice.constant is None for choice in choices):
-            self.escape_if(f"{left.code} != {left.code}")  # `in` finds the same NaN, which == does not
+            self.escape_if(f"{left.code} != {left.code}")  # `in` finds an identical NaN, == does not
         result = self.keep("False")
         for choice in choices:
             with self.block(f"if not {result}:"):

@@ -2,8 +2,8 @@
 
     step_<number>(q, arrays)     its rows by their keys, its windows, its body
 
-Everything that a step may change is journalled before: rows by table, windows in a journal of their own, streams by
-their counters. Every function takes the arrays of the program as one tuple and unpacks those that it names.
+Everything that a step may change is journalled first (an undo log): rows per table, windows in a separate journal,
+streams by their counters. Every function takes the arrays of the program as one tuple and unpacks those that it names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tidegate.operations.plan import Binding, RowParameter, TransactionPlan, bod
 
 
 def unpack(arrays: Sequence[ArraySpec], body: list[str]) -> list[str]:
-    """The lines that take from the tuple `arrays` what a body names."""
+    """Lines that unpack from the tuple `arrays` those arrays that a body names."""
     words = set(re.findall(r"\w+", "\n".join(body)))
     return [f"    {spec.name} = arrays[{place}]" for place, spec in enumerate(arrays) if spec.name in words]
 
@@ -78,7 +78,7 @@ class StepWriter:
         return unpack(self.arrays, body)
 
     def constants(self) -> str:
-        """Constants that bodies name: tables by their number, and which part of a window answers which question."""
+        """Constants that bodies name: table numbers, retention times, and the slot of each window aggregate."""
         lines = [f"{table_number(table.name)} = {number}" for number, table in enumerate(self.tables)]
         lines += [f"{kept_time(name)} = {keep}" for name, keep in self.keeps.items()]
         for member in self.flows.members:
@@ -116,7 +116,7 @@ class StepWriter:
         if plan.time:
             journals = [JournalNames(t) for t in self.journalled if t.name in self._written_tables(member)]
             body += [f"    {journal.step_begin} = {journal.count}[0]" for journal in journals]
-        for parameter in plan.parameters:  # only now: a trigger may have written the rows, at its own time
+        for parameter in plan.parameters:  # after the triggers, which may write these rows at their own time
             if isinstance(parameter, RowParameter) and parameter.name in plan.written:
                 body += self._push(parameter.table, row_code(parameter.name), passed["now"])
         for window in plan.windows:
@@ -132,7 +132,7 @@ class StepWriter:
         return "\n".join([f"@inline\ndef step_{number}({position}, arrays):", *self._unpack(body), *body])
 
     def _entry_binding(self, member: MemberPlan, name: str, table: TableLayout | None) -> tuple[str, int]:
-        """Where a border stream's field lies among the bound columns."""
+        """The bound column that holds a border stream's field: "rows" or "values", and its position there."""
         for family, bindings in (("rows", self.rows), ("values", self.values)):
             for position, binding in enumerate(bindings):
                 parameter = binding.parameter
@@ -144,7 +144,7 @@ class StepWriter:
         raise AssertionError(f"no column is bound for {name!r}")
 
     def _field(self, member: MemberPlan, name: str, part: int, position: str) -> str:
-        """Code for a part of a field of the tuple at hand."""
+        """Code that reads one part of a field of the tuple at `position`."""
         stream = self.flows.streams[member.stream]
         if not member.border:
             return f"{stream_array(stream.name, name, part)}[{position}]"
@@ -197,12 +197,12 @@ class StepWriter:
         ]
 
     def _base(self, window: int) -> str:
-        """Where a window begins among those of its stage."""
+        """Code for the offset of a window in the window heap of its stage."""
         stage, place = self.flows.place_of_window(window)
         return f"window_bases_{stage}[{place}]"
 
     def _windows(self, number: int, member: MemberPlan, plan: TransactionPlan, position: str) -> list[str]:
-        """Let the member's own windows take in the tuple, and run the triggers of those that slide."""
+        """Lines that insert the tuple into the member's own windows, and run the triggers of those that slide."""
         lines: list[str] = []
         own = self.flows.stage_of_member(number)
         for window in plan.windows:

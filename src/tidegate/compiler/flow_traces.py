@@ -1,16 +1,16 @@
-"""Writes what a dataflow graph needs so that its steps can be noted, and run again from the notes.
+"""Writes the functions that trace the steps of a dataflow graph, and replay them from the trace.
 
-A step is one execution of a group, or of a plain transaction. Its input lies in streams that are emptied when the round
-is over, so whoever wants to know it must copy it before the group runs:
+A step is one execution of a group, or of a plain transaction. Its input lies in streams that are emptied at the end of
+the round, so tracing copies the input before the group runs:
 
-    note_<group>     copies a step's events and tuples into the trace, from where the group finds them
-    load_<group>     puts them back there, whatever lies there now
+    note_<group>     copies a step's events and tuples from the group's inputs into the trace
+    load_<group>     copies them back from the trace into the group's inputs, and overwrites those
     fail_<group>     gives the round's events the reason for which a step aborted
 
-`traced_flow` (`flows`) calls them around the groups. They are no part of `flow`, and machine code for them is made when
-somebody first asks for a trace: programs whose steps nobody logs pay nothing.
+`traced_flow` (`flows`) calls them around the groups. `flow` does not contain them, and they are compiled to machine
+code when a trace is first requested: programs that do not log steps pay nothing.
 
-The words of a step are listed in `operations.flow`; strings stand there by their number.
+`operations.flow` lists the words of a step; a string is represented by its number.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class TraceWriter(StepWriter):
         return self._function(f"fail_{group}(s, active, arrays)", [*lines, "    return s"])
 
     def _refuse_round(self, border: int) -> list[str]:
-        """Lines that give the events of a round that failed its reason, but for those that have one already."""
+        """Lines that give a failed round's abort reason to those of its events that have none yet."""
         return [
             f"    if s > 0 and active == {border}:",
             f"        for e in range(open_{border}[0]):",
@@ -103,10 +103,10 @@ class TraceWriter(StepWriter):
     # --- lines of `traced_flow` ------------------------------------------------------------------------------
 
     def _find_step(self, place: int, flow: FlowPlan) -> list[str]:
-        """In an open round: go to the group of the next step, or to the end of the round if that has no step more.
+        """In an open round: go to the group of the next step, or to the end of the round if it has no further step.
 
-        Groups in between had no input. A round always has a step, that of a group on its border stream: a round that
-        has none is not the one that was noted.
+        Groups in between had no input. Every round has at least one step, that of a group on its border stream: if no
+        step of the trace belongs to this round, trace and events do not fit.
         """
         other = f"what < control[GROUP] or what >= {flow.group_numbers.stop} or trace[t + STEP_CAUSE] != active"
         if flow.name:
@@ -125,7 +125,7 @@ class TraceWriter(StepWriter):
         ]
 
     def _before_group(self, group: int) -> list[str]:
-        """Lines that note the input of a group, or give it that of the step; then the group runs, or fails again."""
+        """Lines before a group: trace its input, or load the traced one; then the group runs, or fails as traced."""
         return [
             "t = control[TRACED]",
             "again = True",
@@ -142,7 +142,7 @@ class TraceWriter(StepWriter):
         ]
 
     def _after_step(self) -> list[str]:
-        """Lines that close what was noted of a step, or go to the next one; `s` is its status."""
+        """Lines that complete the traced step, or go to the next one in replay; `s` is the step's status."""
         return [
             "if control[MODE] == TRACING and trace[t + STEP_WORDS] > 0:",
             "    trace[t + STEP_STATUS] = s",
@@ -157,7 +157,7 @@ class TraceWriter(StepWriter):
         ]
 
     def _before_transaction(self, transaction: int) -> list[str]:
-        """The same for a plain transaction, which has no input but its event."""
+        """The same for a plain transaction, whose only input is its event."""
         return [
             "t = control[TRACED]",
             "again = True",

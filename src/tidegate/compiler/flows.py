@@ -3,11 +3,11 @@
     step_<transaction>(q, arrays)     one tuple: its rows by their keys, its windows, its body
     group_<number>(active, arrays)    the members of a group, all or nothing
     flow(stop, ..., arrays)           events in order: plain transactions at their place, rounds of complete batches
-    traced_flow(..., trace, arrays)   the same, and every step is noted, or only what was noted is run (`flow_traces`)
+    traced_flow(..., trace, arrays)   the same, but every step is traced, or only traced steps are run (`flow_traces`)
 
-Everything that a step may change is journalled before (`flow_steps`), and a group that fails is taken back from
-there. When an array is full, or an integer leaves 64 bits, the group is taken back as well, and `flow` returns a code
-that says what it needs; called again, it goes on with the same group.
+Everything that a step may change is journalled first (`flow_steps`), and a group that fails is undone from the
+journal. When an array is full, or an integer leaves 64 bits, the group is undone as well, and `flow` returns a code
+that says what it needs. The next call continues with the same group.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class FlowWriter(TraceWriter):
         return lines or ["        pass"]
 
     def _commit(self, group: GroupPlan, tables: list[TableLayout], stage: int, flow: int) -> list[str]:
-        """Lines that note which rows a group wrote, and forget how they were."""
+        """Lines that mark the rows that a group wrote as touched, and clear its journals."""
         lines = []
         for table in tables:
             j = JournalNames(table)
@@ -132,12 +132,12 @@ class FlowWriter(TraceWriter):
         return lines or ["        pass"]
 
     def _remember(self, table: TableLayout) -> str:
-        """A function that notes the states of the rows that a group changed.
+        """A function that adds the new states of the rows that a group changed to the table's history.
 
-        A step may have noted a row several times, at last in the middle of its work: its first entry counts, and the
-        others become like it. Then backwards through the journal: the newest entry of a row that is not what the row
-        is now belongs to the step that changed it last, and its time goes to the entries before. And forwards: the
-        oldest entry tells whether the group changed the row at all.
+        First, a step may have journalled a row several times, also after writing it: only its first entry counts, and
+        the others become copies of it. Then backwards through the journal: the newest entry of a row that differs from
+        the row's present state belongs to the step that changed it last, and the row's older entries get that step's
+        time. Last, forwards: the oldest entry tells whether the group changed the row at all.
         """
         j, h = JournalNames(table), HistoryNames(table)
         differs = [f"{j.exists}[m] != {j.rows}[slot]"]
@@ -319,11 +319,11 @@ class FlowWriter(TraceWriter):
         return sum(len(flow.groups) for flow in self.flows.flows)
 
     def _if_mine(self, group: int) -> str:
-        """What lets a stage pass over the groups of others."""
+        """Code that lets a stage skip the groups of other stages."""
         return f"0 if not mine[{group}] else " if self._staged else ""
 
     def _emitted(self, flow: FlowPlan) -> list[int]:
-        """The streams inside a graph."""
+        """The streams that a graph both emits and consumes."""
         found = {number for group in flow.groups for number in group.emits}
         return [number for number in sorted(found) if not self.flows.outputs[number]]
 
@@ -340,7 +340,7 @@ class FlowWriter(TraceWriter):
         return f"control[ROUNDS + {place}] - rounds_before[{place}]"
 
     def _look_at_round(self, flow: FlowPlan) -> list[str]:
-        """Where the tuples of a round that begins lie in the streams of other stages."""
+        """Lines that find the tuples of a beginning round in the streams that other stages emit."""
         lines = []
         for number in self._emitted(flow):
             if number in self.flows.crossing:
@@ -388,10 +388,10 @@ class FlowWriter(TraceWriter):
 
 
 def _before(stream: str) -> str:
-    """How many tuples a stream held before the group at hand."""
+    """The variable for the number of tuples that a stream held before the current group."""
     return name_in_code("count_before", stream)
 
 
 def _remember(table: TableLayout) -> str:
-    """The function that notes the states of a table's rows."""
+    """The name of the function that adds states of a table's rows to their history."""
     return name_in_code("remember", table.name)

@@ -1,9 +1,9 @@
-"""Compiles one function of the user's: a transaction's body, or a helper that a body calls.
+"""Compiles one user function: a transaction's body, or a helper that a body calls.
 
-Every local variable has one type in the whole function. Types are found by lowering the body again
-and again until nothing changes, at most a few times; the last round's code is the result. A variable
-that may be unassigned where it is read carries a flag, and reading it unassigned escapes to plain
-Python, which raises as Python does.
+Every local variable has one type in the whole function. Types are found by lowering the body repeatedly
+until nothing changes (a fixed point, reached after a few rounds); the code of the last round is the result.
+A variable that may be unassigned where it is read has a flag; if it is read while unassigned, the
+transaction escapes to plain Python, which raises the error.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FunctionCompiler(Statements):
         raise AssertionError(f"types of {self.source.what} do not settle: {self.types}")
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """What decides the generated code besides the body's text."""
+        """Everything besides the body's text that determines the generated code."""
         return dict(self.types), set(self.flagged), set(self.unit.lookup_writes)
 
     def round(self) -> None:
@@ -135,7 +135,7 @@ class FunctionCompiler(Statements):
             self.assigned |= {name}
 
     def keep_list(self, name: str, term: Term, node: ast.AST) -> None:
-        """Assign the list that a window's `top` gave; it has a place of its own, so nothing is copied."""
+        """Assign a list that a window's `top` returned; each has its own storage, so nothing is copied."""
         if self.types.setdefault(name, term.type) != term.type:
             self.refuse(node, f"the variable {name!r} is {describe(self.types[name])} elsewhere", "use another name")
         for part, found in zip(list_parts(variable_code(name)), list_parts(term.code), strict=True):
@@ -156,7 +156,7 @@ class FunctionCompiler(Statements):
         )
 
     def literal(self, text: str) -> Term:
-        """A string known by now: its number is looked up when the program starts."""
+        """A string known at compile time: its number is looked up when the program starts."""
         if text not in self.unit.literals:
             self.unit.literals.append(text)
         position = self.unit.literals.index(text)
@@ -171,14 +171,14 @@ class FunctionCompiler(Statements):
     # --- helpers ------------------------------------------------------------------------------------
 
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
-        """Call another function of the user's, compiled for these argument types."""
+        """Call a helper function of the user's, compiled for these argument types."""
         if any(isinstance(term.type, WindowOf | WindowRow | HistoryOf | StateOf) for term in arguments):
             self.refuse(
                 node, "a window or a history cannot be given to a helper function", "give it the numbers it needs"
             )
         if function in self.unit.compiling:
             self.refuse(node, f"{function.__name__}() calls itself, which cannot be compiled")
-        journalled = frozenset(self.unit.lookup_writes)  # what a helper must note of the rows that it looks up
+        journalled = frozenset(self.unit.lookup_writes)  # tables whose rows a helper must journal when it looks them up
         key = (function, journalled, *(term.type for term in arguments))
         found = self.unit.helpers.get(key)
         if found is None:
@@ -197,7 +197,7 @@ class FunctionCompiler(Statements):
         return Term(value, found.result)
 
     def compile_helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Helper:
-        """Compile another function of the user's for some argument types."""
+        """Compile a helper function of the user's for the types of these arguments."""
         try:
             source = FunctionSource(function, f"helper {function.__name__!r} of {self.source.what}")
         except (OSError, TypeError, SyntaxError) as error:
@@ -233,7 +233,7 @@ class HelperCompiler(FunctionCompiler):
         self.fails = False
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """What decides the generated code besides the body's text."""
+        """Everything besides the body's text that determines the generated code."""
         return (*super().fingerprint(), self.returned)
 
     def round(self) -> None:
@@ -277,7 +277,7 @@ def parameter_code(name: str, value_type: Type) -> str:
 
 
 def parameter_codes(name: str, value_type: Type) -> tuple[str, ...]:
-    """The arguments that carry a parameter: three for a list."""
+    """The arguments that carry a parameter: three for a list, two for a window."""
     code = parameter_code(name, value_type)
     if isinstance(value_type, RowList | ValueList):
         return list_parts(code)

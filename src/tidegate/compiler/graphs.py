@@ -75,7 +75,7 @@ def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) 
 
 
 def _remembered(transactions: Sequence[Transaction]) -> dict[str, int]:
-    """The tables whose rows' earlier states are kept, and how far back; who writes them must say when."""
+    """The tables that keep earlier states of their rows, and for how long; their writers must declare a time."""
     keeps: dict[str, int] = {}
     for transaction in transactions:
         for table, last in transaction.plan.histories:
@@ -116,7 +116,7 @@ def _arguments(transaction: Transaction) -> tuple[StreamField, ...]:
 
 
 def _require_apart(dataflows: Sequence[Dataflow]) -> None:
-    """Refuse dataflows that share a stream, and those that share a name: states and histories know them by it."""
+    """Refuse dataflows that share a stream or a name: states and histories identify dataflows by name."""
     owner_of: dict[str, Dataflow] = {}
     named: dict[str, Dataflow] = {}
     for dataflow in dataflows:

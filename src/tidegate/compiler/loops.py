@@ -1,8 +1,8 @@
 """Finds loops whose number of rounds is not known before they run, in a body and in the helpers it calls.
 
-A loop over a list has as many rounds as the event says, one over `range(10)` has ten. What is left are
-`while`, and ranges whose bounds are computed: those bounds are what decides whether a loop comes to an
-end in time, and where they come from matters (see `run_ahead`).
+The event decides the rounds of a loop over a list; a loop over `range(10)` has ten. The others are `while`
+loops and ranges with computed bounds. These bounds decide whether a loop ends in reasonable time, so it
+matters what they depend on (see `run_ahead`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.compiler.source import FunctionSource
 
 
 def helpers_of(tree: ast.AST, source: FunctionSource) -> Iterator[FunctionSource]:
-    """The user's functions that are called in some code."""
+    """The user's functions that are called in `tree`."""
     for node in ast.walk(tree):
         called = source.resolve(node.func) if isinstance(node, ast.Call) else None
         if isinstance(called, types.FunctionType):
@@ -23,7 +23,7 @@ def helpers_of(tree: ast.AST, source: FunctionSource) -> Iterator[FunctionSource
 
 
 def has_endless_loop(helper: FunctionSource) -> bool:
-    """Whether a function holds a `while`, or calls one that does."""
+    """Whether a function contains a `while`, or calls one that does."""
     return any(isinstance(node, ast.While) for node in ast.walk(helper.tree)) or any(
         has_endless_loop(inner) for inner in helpers_of(helper.tree, helper)
     )
@@ -33,7 +33,7 @@ def open_bounds(tree: ast.AST, source: FunctionSource, own: set[str]) -> Iterato
     """The bounds of ranges that are neither constant nor the length of a list.
 
     `own` are the names that the function binds. Where a loop may end early, or the bound is computed in a
-    helper, the expression around it stands for the bound: all of it decides.
+    helper, the whole enclosing call is yielded as the bound, because all of it matters.
     """
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -51,7 +51,7 @@ def open_bounds(tree: ast.AST, source: FunctionSource, own: set[str]) -> Iterato
 
 
 def _bounds_in_helper(helper: FunctionSource, call: ast.Call) -> Iterator[ast.expr]:
-    """What a call gives for the bounds of loops inside the helper."""
+    """The arguments of a call that bound loops inside the helper, or the call itself if that cannot be told."""
     code = helper.function.__code__
     names = code.co_varnames[: code.co_argcount]
     given = dict(zip(names, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
@@ -66,7 +66,7 @@ def _bounds_in_helper(helper: FunctionSource, call: ast.Call) -> Iterator[ast.ex
         plain = isinstance(bound, ast.Name) and bound.id in names and bound.id not in rebound
         if jumps or not plain:
             yield call
-        elif isinstance(bound, ast.Name) and bound.id in given:  # else its default, a constant
+        elif isinstance(bound, ast.Name) and bound.id in given:  # otherwise its default applies, a constant
             yield given[bound.id]
 
 

@@ -1,6 +1,6 @@
-"""What the compiler's own code calls parameters, variables, constants and journals.
+"""The names of parameters, variables, constants and journals in generated code.
 
-Names of arrays are told in `operations.arrays`, and so is the rule by which all of them are made.
+`operations.arrays` has the names of arrays, and the rule by which all names are formed.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def value_code(parameter: str) -> str:
 
 
 def list_code(parameter: str) -> str:
-    """A list of rows or values; `list_parts` are what carries it."""
+    """A list of rows or values; `list_parts` names the three variables that carry it."""
     return name_in_code("list", parameter)
 
 
 def list_parts(code: str) -> tuple[str, str, str]:
-    """The array, the first position and the end of a list."""
+    """The array of a list, its first position there, and the position after its last."""
     return f"{code}__data", f"{code}__start", f"{code}__stop"
 
 
 def window_code(parameter: str) -> str:
-    """Where a window begins."""
+    """The offset of a window in the window heap."""
     return name_in_code("window", parameter)
 
 
@@ -50,7 +50,7 @@ def slid_flag(parameter: str) -> str:
 
 
 def aggregate_slot(transaction: str, parameter: str, function: str, field: str) -> str:
-    """The constant that says which structure of a window answers a question."""
+    """The constant that says which structure of a window computes an aggregate."""
     return name_in_code("aggregate", transaction, parameter, function, field)
 
 
@@ -65,7 +65,7 @@ def kept_time(table: str) -> str:
 
 
 class JournalNames:
-    """The journal of a table: the rows that the group at hand wrote, as they were."""
+    """The journal (undo log) of a table: the rows that the current group wrote, as they were before."""
 
     def __init__(self, table: TableLayout) -> None:
         name = table.name
@@ -79,12 +79,12 @@ class JournalNames:
             column_array(name, column.name): name_in_code("journal", name, column.name)
             for column in table.value_columns
         }
-        """By column of the table: what it held."""
+        """By column of the table: the array of its journalled values."""
 
     def note(self, row: str, now: str, place: str) -> list[str]:
-        """Code that notes a row as it is, at a place of the journal where there is room.
+        """Code that copies a row into the journal at `place`, which must be free.
 
-        Where the transaction has a time, that is noted as well, and where in the journal its step began.
+        If the transaction has a time, the code also notes that time, and where in the journal its step began.
         """
         timed = [f"{self.times}[{place}] = {now}", f"{self.begins}[{place}] = {self.step_begin}"] if now else []
         return [
@@ -109,4 +109,4 @@ class HistoryNames:
             column_array(name, column.name): name_in_code("history", name, column.name)
             for column in table.value_columns
         }
-        """By column of the table: what it held."""
+        """By column of the table: the array of its earlier values."""

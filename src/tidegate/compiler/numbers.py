@@ -1,9 +1,9 @@
-"""Numbers in generated code, with Python's meaning: ints without limit, floats, and their mixtures.
+"""Numbers in generated code, with Python's semantics: unbounded ints, floats, and mixtures of both.
 
 Integer operations are checked: where a result would leave 64 bits, or a division of huge integers
 would be rounded differently, the transaction escapes and plain Python runs it. Comparisons of an int
 with a float are exact. A number that is an int on one path and a float on another (`Mixed`) is computed
-as a float only while that cannot be told apart from what Python does.
+as a float only as long as the result equals Python's.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Numbers(Emitter, abc.ABC):
     """Constants, arithmetic and comparison of numbers."""
 
     source: FunctionSource
-    final: bool  # the last round: types have settled, so what still does not fit is refused
+    final: bool  # the last round: types have settled, so any remaining mismatch is refused
 
     @abc.abstractmethod
     def literal(self, text: str) -> Term:
-        """A string known by now."""
+        """A string known at compile time."""
 
     @abc.abstractmethod
     def leave(self, code: str) -> None:
@@ -59,12 +59,12 @@ class Numbers(Emitter, abc.ABC):
         self.source.refuse(node, message, advice)
 
     def escape_if(self, condition: str) -> None:
-        """Have plain Python run this transaction where `condition` holds."""
+        """Emit code that hands the transaction to plain Python if `condition` holds."""
         with self.block(f"if {condition}:"):
             self.leave(ESCAPES)
 
     def constant(self, value: Value, node: ast.AST) -> Term:
-        """A value known by now."""
+        """A value known at compile time."""
         if isinstance(value, bool):
             return Term(repr(bool(value)), Kind.BOOL, bool(value))
         if isinstance(value, int):
@@ -98,7 +98,7 @@ class Numbers(Emitter, abc.ABC):
         return Term(f"float({whole.code})", Kind.FLOAT)
 
     def loosen(self, term: Term, node: ast.AST) -> Term:
-        """A number as a float that may still be an int; an int that is not exact as a float escapes."""
+        """A number as `Mixed`, a float that may still be an int; an int that no float equals escapes."""
         if term.type in (Kind.FLOAT, MIXED):
             return Term(term.code, MIXED, term.constant)
         converted = self.real(term, node)
@@ -109,7 +109,7 @@ class Numbers(Emitter, abc.ABC):
         return Term(converted.code, MIXED)
 
     def join(self, first: Term, second: Term, node: ast.AST) -> Type:
-        """The type of a value that may be either."""
+        """The common type of a value that is one term or the other."""
         a, b = first.type, second.type
         if a == b:
             return a
@@ -120,7 +120,7 @@ class Numbers(Emitter, abc.ABC):
         self.refuse(node, f"this is {describe(a)} in one case and {describe(b)} in the other", "convert one of them")
 
     def convert(self, term: Term, target: Type, node: ast.AST) -> Term:
-        """A term as the type that it was joined to."""
+        """A term converted to the type that `join` or `widen` chose."""
         if target is MIXED:
             return self.loosen(term, node)
         return self.real(term, node) if target is Kind.FLOAT else term
@@ -178,7 +178,7 @@ class Numbers(Emitter, abc.ABC):
         return Term(self.keep(f"{function}({a.code}, {b.code})"), Kind.INT if whole else Kind.FLOAT)
 
     def mixed_arithmetic(self, left: Term, right: Term, operation: type[ast.operator], node: ast.AST) -> Term:
-        """left op right where both may be ints: as floats while that is exact, else plain Python."""
+        """left op right where both may be ints: computed as floats while that is exact, else by plain Python."""
         a, b = self.loosen(left, node), self.loosen(right, node)
         if operation is ast.Pow:
             self.leave(ESCAPES)

@@ -1,8 +1,8 @@
 """Writes `operate`: the part of a program's module that executes one operation on chosen rows.
 
-`run` owns a batch and finds each event's rows itself. `operate` is told the slots, so that the same
+`run` processes a batch and finds each event's rows itself. `operate` receives the slots, so that the same
 generated body works in place on the rows of a table or on versions of them in spare slots. Each kind
-of operation has a function of its own that makes views of just the arrays that it uses:
+of operation has its own function, which makes views of only the arrays that it uses:
 
     @inline
     def operation_0(context, i, slots):
@@ -40,7 +40,7 @@ def list_operations(
 ) -> tuple[tuple[Operation, ...], tuple[tuple[int, ...], ...]]:
     """The operations of a program, and for each transaction the kinds that it splits into.
 
-    A transaction that runs in a dataflow graph has its number among them and touches nothing: it is never scheduled.
+    A transaction of a dataflow graph keeps its number among them, but with no rows: it is never scheduled.
     """
     operations = []
     for number, plan in enumerate(plans):
@@ -111,11 +111,11 @@ class OperateWriter:
             "    slot = integers_at(slots)",
             *(f"    {view} = {self._views[view]}" for view in mentioned),
         ]
-        fresh = ["    valid[i] = False"] if "valid" in mentioned else []  # it may have run before, on other rows
+        fresh = ["    valid[i] = False"] if "valid" in mentioned else []  # it may be a re-run, on other rows
         return ["\n".join([*header, *fresh, *slots, call])]
 
     def _slots(self, operation: Operation) -> tuple[dict[str, str], list[str]]:
-        """Where each row parameter's slots are, and the lines that find the ends of lists."""
+        """The code for each row parameter's slots, and the lines that compute the ends of lists."""
         passed: dict[str, str] = {}
         lines: list[str] = []
         before, fixed = "", 0
@@ -145,7 +145,7 @@ class OperateWriter:
 
 
 def passed_column(family: str, position: int, binding: Binding) -> dict[str, str]:
-    """What event i passes for a parameter that is bound to a column: `family` is "rows" or "values"."""
+    """The arguments of event i for a parameter that is bound to a column; `family` is "rows" or "values"."""
     name = binding.parameter.name
     if not binding.parameter.many:
         return {(row_code if family == "rows" else value_code)(name): f"{family}_{position}[i]"}
@@ -164,7 +164,7 @@ _VIEWS = {
 
 
 def _view(place: int, spec: ArraySpec) -> str:
-    """Code that makes an array of the address at a place of the context."""
+    """Code for an array view of the memory whose address is at `place` in the context."""
     assert spec.dtype is not None
     width = f", {spec.width}" if spec.width else ""
     return f"{_VIEWS[spec.dtype, spec.width > 0]}(addresses[{place}]{width})"

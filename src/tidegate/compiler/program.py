@@ -1,10 +1,10 @@
-"""Joins transactions into a program: shared columns and tables once, and one `run` for a batch.
+"""Links transactions into a program: shared columns and tables appear once, and one `run` executes a batch.
 
 The generated `run` walks the events in their order and calls each event's transaction:
 
     for j in range(start, stop):
         i = order[j]
-        if status[i] != 0:          # refused at the door: a null key, an unknown name
+        if status[i] != 0:          # refused on arrival: a null key, an unknown name
             continue
         k = kinds[i]
         if k == 0:
@@ -15,7 +15,7 @@ The generated `run` walks the events in their order and calls each event's trans
         status[i] = s
     return stop
 
-Beside it stands `operate`, which executes a single operation (see `tidegate.compiler.operate`).
+The module also has `operate`, which executes a single operation (see `tidegate.compiler.operate`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from tidegate.operations.plan import (
 
 
 def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
-    """The program that a list of transactions and dataflow graphs makes."""
+    """Build a program from a list of transactions and dataflow graphs."""
     if isinstance(transactions, ProgramPart):
         transactions = [transactions]
     if not transactions:
@@ -142,7 +142,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
 
 
 def _event_name(number: int, plans: tuple[TransactionPlan, ...], entries: list[int], flows: FlowsPlan) -> str:
-    """What events call a transaction: a border one goes by its stream."""
+    """The name by which events refer to a transaction: for a border transaction, that of its stream."""
     for member in flows.members:
         if member.transaction == number:
             return event_name(flows.streams[member.stream].name) if entries[number] == number else f"\0{number}"
@@ -150,7 +150,7 @@ def _event_name(number: int, plans: tuple[TransactionPlan, ...], entries: list[i
 
 
 def entries_of(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> list[int]:
-    """Per transaction: under which number events come to it; -1 for one that only other transactions start."""
+    """Per transaction: the number under which its events arrive; -1 for one that only other transactions start."""
     entries = list(range(len(plans)))
     first: dict[int, int] = {}
     for member in flows.members:
@@ -164,7 +164,7 @@ def entries_of(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> list[int
 def _bindings(
     plans: tuple[TransactionPlan, ...], entries: list[int], flows: FlowsPlan
 ) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
-    """Every event column in every role that some transaction gives it."""
+    """The event columns, one binding for each role (row or value, type) in which transactions use a column."""
     users: dict[Parameter, list[int]] = {}
     writers: dict[Parameter, list[int]] = {}
     in_graphs = {member.transaction for member in flows.members}
@@ -189,7 +189,7 @@ def _bindings(
 
 
 def _refuse_two_shapes(users: dict[Parameter, list[int]], plans: tuple[TransactionPlan, ...]) -> None:
-    """No event column can be a list for one transaction and a number for another."""
+    """Refuse an event column that has different shapes, such as list and number, in two transactions."""
     seen: dict[str, tuple[Any, str]] = {}
     for parameter, numbers in users.items():
         shape, user = _shape(parameter), plans[numbers[0]].name
@@ -245,7 +245,7 @@ def _result_arrays(
 def _scratch(
     plans: tuple[TransactionPlan, ...], rows: tuple[Binding, ...]
 ) -> tuple[tuple[tuple[int, Kind], ...], list[list[int]]]:
-    """Arrays in which written lists are saved: which list each is for, and which a transaction uses."""
+    """Undo arrays for written lists: the list that each one saves, and those that each transaction uses."""
     scratch: list[tuple[int, Kind]] = []
     used: list[list[int]] = []
     for number, plan in enumerate(plans):
@@ -276,7 +276,7 @@ class _RunWriter:
         self.in_graphs = in_graphs
 
     def text(self, arrays: Sequence[ArraySpec], constants: str) -> str:
-        """The module as far as `run` needs it."""
+        """The part of the module that `run` needs."""
         lines = [
             "    for j in range(start, stop):",
             "        i = order[j]",

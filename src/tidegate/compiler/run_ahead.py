@@ -1,16 +1,16 @@
-"""Decides whether a transaction may run on values that are taken back later.
+"""Decides whether a transaction may run speculatively, on values that may be undone later.
 
-A scheduler that does not wait may show a transaction rows that serial execution never would: written by
-one that aborts afterwards. What the transaction makes of them is taken back too, but it must come to an
-end first. Serial execution may depend on the rows for that:
+A speculative scheduler may show a transaction rows that serial execution never would: rows written by
+a transaction that aborts afterwards. The reader's own writes are undone too, but it must terminate first.
+In serial execution, termination may depend on the rows:
 
     tg.require(row.limit >= count, "too many")
     for step in range(count):                       the check keeps a count of 2**60 away
 
 So a loop whose rounds are limited neither by a constant nor by the length of a list must not depend on
-rows at all: not in its bounds, and not in any test, check or jump that may keep it from running or end it.
+rows at all: not in its bounds, and not in any test, check or jump that may skip or end it.
 
-Here loops are taken apart: a piece is a simple statement, or the head of an `if` or of a loop.
+Unlike in `slicing`, loops are taken apart: a piece is a simple statement, or the head of an `if` or of a loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidegate.compiler.slicing import Piece, exclude_each_other
 
 
 def can_run_ahead(pieces: list[Piece], row_names: set[str], private: set[str]) -> bool:
-    """Whether a body comes to an end on any rows.
+    """Whether a body terminates whatever its rows hold.
 
     `row_names` are the parameters and variables that stand for rows, `private` the variables of generators.
     """
@@ -40,7 +40,7 @@ def can_run_ahead(pieces: list[Piece], row_names: set[str], private: set[str]) -
 
 
 def _reading_state(pieces: list[Piece]) -> set[int]:
-    """The pieces whose effect depends on rows: by reading them, through variables, or through heads around them."""
+    """The pieces whose effect depends on rows: they read rows, use variables that do, or stand under such a head."""
     found: set[int] = set()
     names: set[str] = set()
     while True:
@@ -54,7 +54,7 @@ def _reading_state(pieces: list[Piece]) -> set[int]:
 
 
 def _guards(pieces: list[Piece], loop: Piece) -> Iterator[int]:
-    """What may keep a loop from running or end it: heads around it, and checks and jumps before or inside it."""
+    """The pieces that may skip or end a loop: heads around it, and checks and jumps before or inside it."""
     yield from (position for position, _ in loop.path)
     around = {position for position, _ in loop.path if isinstance(pieces[position].node, ast.For | ast.While)}
     for piece in pieces:
@@ -71,7 +71,7 @@ def _mentions(expression: ast.expr, names: set[str]) -> bool:
 
 
 def head_of(node: ast.stmt) -> ast.AST:
-    """The part of a statement that is its own: of a loop or an `if` without what stands inside it."""
+    """A simple statement itself; of an `if` or a loop the test or iterable only, without the body."""
     match node:
         case ast.If() | ast.While():
             return node.test

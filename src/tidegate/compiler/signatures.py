@@ -32,7 +32,7 @@ class Signature:
 def read_parameters(
     function: Callable[..., Any], place: Place, names: Mapping[str, Any], streaming: bool = False
 ) -> Signature:
-    """The parameters, what they mention, and the return annotation (or UNKNOWN)."""
+    """The parameters, the tables and windows that they name, and the return annotation (or UNKNOWN)."""
     what = f"transaction {function.__name__!r}"
 
     def refuse(message: str, advice: str = "") -> NoReturn:
@@ -89,7 +89,7 @@ def read_parameters(
 
 
 def check_fields(signature: Signature, on: Stream | Window, refuse: Callable[[str, str], NoReturn]) -> None:
-    """Refuse a streaming transaction whose parameters its stream does not carry."""
+    """Refuse a streaming transaction whose parameters are not fields of its stream."""
     stream = on.stream if isinstance(on, Window) else on
     fields = f"fields of {stream.name!r} are: {', '.join(field.name for field in stream.layout.fields)}"
     for parameter in signature.parameters:
@@ -158,7 +158,7 @@ def struct_fields(candidate: Any) -> ResultType | None:
 
 
 def _windows_in(hint: Any) -> list[Window]:
-    """What `Annotated[..., window]` says beside the type."""
+    """The windows in `Annotated[..., window]`."""
     extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return [found for found in extras if isinstance(found, Window)]
 

@@ -1,9 +1,9 @@
 """Finds what the pieces of a body do, and generates the code of its slices.
 
-Both are done by the compiler itself. `ObservedBody` lowers the whole body and notes which piece it was at
-when a row was read or written, a variable used or assigned, a failure emitted: what is true of the
-generated code is true of the pieces. `SliceBody` lowers what `slicing` left of the body for one slice;
-it differs from a whole body in one thing, a failure tells the number of the piece that failed:
+Both are done by the compiler itself. `ObservedBody` lowers the whole body and notes for each piece which rows
+it reads and writes, which variables it uses and assigns, and whether it can fail: what is true of the
+generated code is true of the pieces. `SliceBody` lowers the part of the body that `slicing` kept for one
+slice. It differs from a whole body in one respect: a failure reports the number of the piece that failed.
 
     @inline
     def slice_1_of_transaction__transfer(i, row__dst, value__amount, table__Account__balance, exists__Account):
@@ -11,7 +11,7 @@ it differs from a whole body in one thing, a failure tells the number of the pie
         ...
         return 0
 
-A slice undoes nothing: whoever runs slices gives them copies of rows to work on.
+A slice undoes nothing: the scheduler that runs slices gives them copies of rows to work on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidegate.operations.plan import NEVER, Parameter, RowParameter, Slice, fail
 
 
 class ObservedBody(TransactionCompiler):
-    """Lowers a whole body and notes what each piece of it does: whole loops, and their parts as well."""
+    """Lowers a whole body and notes what each piece does: whole loops (`pieces`), and their parts (`parts`)."""
 
     def __init__(
         self, source: FunctionSource, parameters: tuple[Parameter, ...], annotation: Any, flowing: Flowing = NOT_FLOWING
@@ -65,7 +65,7 @@ class ObservedBody(TransactionCompiler):
         super().round()
 
     def statement(self, node: ast.stmt) -> None:
-        """Any statement: from here on, what happens is done by its pieces."""
+        """Any statement: what is observed from here on is attributed to its pieces."""
         match self._by_node.get(id(node), []):
             case [piece, part]:
                 self._piece, self._part = piece, part
@@ -76,7 +76,7 @@ class ObservedBody(TransactionCompiler):
         super().statement(node)
 
     def access(self, row: Row | RowList, field: str, action: str, node: ast.AST) -> None:
-        """Note that the body touches a field."""
+        """Note that the body reads, writes or deletes a field."""
         before = len(self.accesses)
         super().access(row, field, action, node)
         self._note_accesses(before)
@@ -114,7 +114,7 @@ class ObservedBody(TransactionCompiler):
             self._piece.fails = self._part.fails = True
 
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
-        """Call another function of the user's."""
+        """Call a helper function of the user's."""
         before = len(self.accesses)
         term = super().helper(function, arguments, node)
         self._note_accesses(before)
@@ -136,7 +136,7 @@ class ObservedBody(TransactionCompiler):
         return found | set(self.row_parameters)
 
     def can_run_ahead(self) -> bool:
-        """Whether the body may run on values that are taken back later."""
+        """Whether the body may run on values that may be undone later."""
         private = _bound_names(self.source.tree) - self.stored
         return can_run_ahead(self.parts, self.row_names, private)
 
@@ -167,7 +167,7 @@ def _bound_names(tree: ast.AST) -> set[str]:
 
 
 class SliceBody(TransactionCompiler):
-    """Lowers one slice of a body that was lowered as a whole before."""
+    """Lowers one slice of a body that has been lowered as a whole."""
 
     def __init__(self, whole: ObservedBody, body: Body) -> None:
         source = copy.copy(whole.source)
@@ -176,7 +176,7 @@ class SliceBody(TransactionCompiler):
         super().__init__(source, whole.signature, None)
         self.unit, self.declared, self.result = whole.unit, whole.declared, whole.result
         mentioned = {n.id for s in source.tree.body for n in ast.walk(s) if isinstance(n, ast.Name)}
-        self.stored = whole.stored & mentioned  # what is a variable in the whole is one in each part
+        self.stored = whole.stored & mentioned  # a variable of the whole body is a variable in each slice
         self.types = {name: known for name, known in whole.types.items() if name in self.stored}
         self.first_failure = NEVER
         self._positions = body.positions
@@ -188,12 +188,12 @@ class SliceBody(TransactionCompiler):
         super().round()
 
     def statement(self, node: ast.stmt) -> None:
-        """Any statement: failures from here on have its number."""
+        """Any statement: failures from here on report its number."""
         self._position = self._positions.get(id(node), self._position)
         super().statement(node)
 
     def leave(self, code: str) -> None:
-        """Leave with a status that is not success, and tell where."""
+        """Leave with a status that is not success, and report the piece that failed."""
         self.first_failure = min(self.first_failure, self._position)
         told = f"{failure(self._position, 0)} + {code}"
         if code == ESCAPES:
@@ -225,7 +225,7 @@ class SliceBody(TransactionCompiler):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What became of a body: its slices with their functions, or why there are none."""
+    """The result of splitting a body: its slices with their functions, or the reason why there are none."""
 
     slices: tuple[Slice, ...]
     functions: tuple[str, ...]

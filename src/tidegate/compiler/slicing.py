@@ -16,13 +16,13 @@ A slice holds the pieces that write its rows and what those depend on: assignmen
 they use, tests around them, earlier returns. It reads other rows as they were before the transaction; where
 it needs what the transaction wrote to another row, the two become one slice. Checks (require, abort, assert,
 raise, an index out of range) stay out of slices that do not need them: each belongs to one slice, and if it
-fails there, the others are taken back. Every slice that holds a piece computes in it what
-serial execution would, unless a piece with a smaller number failed: so the failure with the smallest
-number is the one that Python reports.
+fails there, the others are undone. Every slice that holds a piece computes in it what serial execution
+would, unless a piece with a smaller number failed: so the failure with the smallest number is the one that
+Python reports.
 
 One danger is left: a loop that ends only because a check before it did not fail. A slice with such a loop
-holds all checks before the loop. Whether that suffices on values that are taken back later is a question
-of its own (see `run_ahead`).
+holds all checks before the loop. Whether that suffices on values that may be undone later is a separate
+question (see `run_ahead`).
 
 This module only decides; `slices` finds the facts and generates the code.
 """
@@ -91,7 +91,7 @@ Path = tuple[tuple[int, bool], ...]
 
 
 def list_pieces(statements: list[ast.stmt], inside_loops: bool = False, path: Path = (), first: int = 0) -> list[Piece]:
-    """The pieces of a body in the order of the source; on request loops are taken apart, too."""
+    """The pieces of a body in the order of the source; with `inside_loops`, loops are taken apart too."""
     pieces: list[Piece] = []
     for statement in statements:
         if _does_nothing(statement):
@@ -119,7 +119,7 @@ def _does_nothing(statement: ast.stmt) -> bool:
 class Part:
     """A slice in the making: the rows that it writes, what it must hold, and all that it holds.
 
-    With `gives_result` it computes the values of returns, which in the other slices only leave.
+    With `gives_result` it computes the values of returns; in the other slices, a return only leaves the body.
     """
 
     writes: set[str]
@@ -176,14 +176,14 @@ class Slicing:
         return any(piece.position in part.held and (part.gives_result or not piece.gives_result) for part in self.parts)
 
     def _give(self, piece: Piece, part: Part) -> None:
-        """Have a slice hold a piece; one slice computes the result, whichever return gives it."""
+        """Make a slice hold a piece; a single slice computes the result, for all return statements."""
         part.wanted.add(piece.position)
         if piece.gives_result:
             part.gives_result = True
             part.wanted.update(other.position for other in self.pieces if other.gives_result)
 
     def _cost(self, piece: Piece, part: Part) -> tuple[int, int, int]:
-        """How many rows would have to join the slice for a piece, how many rows they share, what it adds."""
+        """The cost of giving a piece to a slice: rows that must join it, rows shared (negated), pieces added."""
         trial = Part(set(part.writes), set(part.wanted), part.gives_result)
         alone = Part(set(), set())
         for taker in (trial, alone):
@@ -217,7 +217,7 @@ class Slicing:
             pending |= needed - part.held
 
     def _control(self, piece: Piece) -> Iterator[int]:
-        """What decides whether a piece is executed, checks aside."""
+        """The pieces that decide whether a piece is executed; checks count only for loops without a fixed limit."""
         yield from (position for position, _ in piece.path)
         yield from (other.position for other in self._before[piece.position] if other.returns)
         if piece.bounds or piece.endless:
@@ -226,8 +226,8 @@ class Slicing:
     def _data(self, piece: Piece) -> Iterator[int]:
         """The assignments to the variables that a piece uses.
 
-        Where one branch assigns and the other aborts, the abort belongs to it: else the variable would be
-        unassigned in this slice where it is not in the whole.
+        Where one branch assigns and the other aborts, the slice needs the abort too. Without it, the variable
+        could be unassigned in this slice although it is assigned in the whole body.
         """
         before = self._before[piece.position]
         for other in before:
@@ -263,7 +263,7 @@ class Body:
         self.positions: dict[int, int] = {}
 
     def build(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements that the slice holds, returns of other slices without their values."""
+        """The statements that the slice holds; returns lose their values unless the slice gives the result."""
         found: list[ast.stmt] = []
         for statement in statements:
             piece = self._numbers.get(id(statement))

@@ -45,7 +45,7 @@ class FunctionSource:
         raise DefinitionError(self.place(node).describe(f"{self.what}: {message}", advice))
 
     def resolve(self, node: ast.expr) -> Any:
-        """What a name or a dotted name outside the function's own variables stands for, or MISSING."""
+        """The object that a global, enclosing or built-in name refers to (dotted names too), or MISSING."""
         if isinstance(node, ast.Name):
             for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True):
                 if name == node.id:

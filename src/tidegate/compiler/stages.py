@@ -1,21 +1,21 @@
 """Finds the stages of a program's graphs: parts that share nothing but streams, and so can run side by side.
 
-Two groups belong to the same stage if the order of their executions could be seen in anything but a stream:
+Two groups belong to the same stage if the order in which they run could be observed other than through a stream:
 
     a table that both touch                      rows
-    a border stream that both take in            the outcome of its events
+    a border stream that both consume            the outcome of its events
     a stream that both emit into                 the order of its tuples
-    a way from one to the other and back         each would have to wait for the other
+    a cycle through both                         each would have to wait for the other
 
-Everything else may go ahead: while a stage runs round 7, the stage behind it may run round 5, and each of them
-still sees its rows, its windows and its batches in exactly the order in which one worker would have run all.
+Other groups may overlap: while a stage runs round 7, the stage after it may run round 5. Each stage still sees its
+rows, windows and batches in exactly the order in which a single worker would have run everything.
 
     orders ──> check (Stock) ──> packed ──> invoice (Account)        two stages: they have no table in common
     orders ──> check (Stock) ──> packed ──> restock (Stock)          one
 
-A plain transaction belongs to the stage whose tables it touches; it joins stages if it touches those of several. Plain
-transactions that touch no table of a group are one stage together, whatever tables they have: what can run side by side
-among them is found in every batch anew, row by row (`engine.planning`). A program without graphs is that stage alone.
+A plain transaction belongs to the stage whose tables it touches; if it touches tables of several stages, these become
+one. All plain transactions that share no table with a group form one more stage, whatever tables they touch: what can
+run in parallel among them is decided in each batch, row by row (`engine.planning`). Without graphs, it is the only one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegate.operations.plan import TransactionPlan
 
 
 def find_stages(flows: FlowsPlan, plans: Sequence[TransactionPlan]) -> tuple[StagePlan, ...]:
-    """The stages, each behind those that it takes streams from."""
+    """The stages, each after those whose streams it consumes."""
     groups = [group for flow in flows.flows for group in flow.groups]
     streaming = {member.transaction for member in flows.members}
     plain = [number for number in range(len(plans)) if number not in streaming]
@@ -66,7 +66,7 @@ def find_stages(flows: FlowsPlan, plans: Sequence[TransactionPlan]) -> tuple[Sta
 
 
 def _joined(count: int, shared: list[list[int]], edges: set[tuple[int, int]]) -> list[int]:
-    """For each unit the smallest unit of its stage."""
+    """For each unit (group or plain transaction) the smallest unit of its stage."""
     stage_of = list(range(count))
 
     def join(units: Sequence[int]) -> None:
@@ -81,7 +81,7 @@ def _joined(count: int, shared: list[list[int]], edges: set[tuple[int, int]]) ->
 
 
 def _there_and_back(stage_of: list[int], edges: set[tuple[int, int]]) -> tuple[int, int] | None:
-    """Two stages each of which is behind the other."""
+    """Two stages on a cycle: each comes after the other."""
     behind = {(stage_of[first], stage_of[second]) for first, second in edges if stage_of[first] != stage_of[second]}
     while True:
         further = {(a, d) for a, b in behind for c, d in behind if b == c} - behind
@@ -92,7 +92,7 @@ def _there_and_back(stage_of: list[int], edges: set[tuple[int, int]]) -> tuple[i
 
 
 def _in_order(stage_of: list[int], edges: set[tuple[int, int]]) -> list[int]:
-    """The stages, each behind those that precede it."""
+    """The stages in topological order."""
     waiting = sorted(set(stage_of))
     ordered: list[int] = []
     while waiting:

@@ -1,8 +1,8 @@
 """Turns the statements of a body into generated code.
 
 Assignments to a row's fields become writes into the table's columns, `require` and `abort` become
-exits with a status. What must be undone when a later statement aborts is not decided here: the
-function around the body saves every field that the body may write (see `transactions`).
+exits with a status. Undo is not handled here: the function that wraps the body saves every field that
+the body may write, and restores them if it aborts (see `transactions`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegate.operations.arrays import column_array, exists_array
 from tidegate.operations.layout import Column, Kind
 
 ASSIGNABLE: dict[Kind, tuple[Type, ...]] = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: NUMBERS}
-ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": what holds after code that is never reached
+ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": holds vacuously where control never arrives
 
 
 class Statements(Streaming):
@@ -33,7 +33,7 @@ class Statements(Streaming):
     def give_back(self, node: ast.Return) -> None:
         """A return statement."""
 
-    # --- flow: which variables are assigned for certain -------------------------------------------
+    # --- control flow: which variables are certainly assigned -------------------------------------
 
     def is_assigned(self, name: str) -> bool:
         """Whether a variable has a value here on every path."""
@@ -74,7 +74,7 @@ class Statements(Streaming):
                 self.give_back(node)
                 self.assigned = ALWAYS
             case ast.Assert():
-                plain = node.msg is None or isinstance(node.msg, ast.Constant)  # else computing it may raise
+                plain = node.msg is None or isinstance(node.msg, ast.Constant)  # otherwise computing it may raise
                 with self.block(f"if not {self.test(node.test)}:"):
                     self.leave(self.reason("AssertionError") if plain else ESCAPES)
                 self.conditions.append(ast.unparse(node.test))
@@ -149,7 +149,7 @@ class Statements(Streaming):
         self.emit(f"{self.array(exists_array(table.name))}[{row.code}] = True")
 
     def note_write(self, row: Row) -> None:
-        """A row that was looked up is written: it must be journalled where it was."""
+        """Note that a looked-up row of this table is written: look-ups in this table must journal their rows."""
         if LOOKED_UP in row.origins:
             self.unit.lookup_writes.add(row.table.name)
 
@@ -217,7 +217,7 @@ class Statements(Streaming):
     # --- verbs and exceptions -----------------------------------------------------------------------
 
     def effect(self, node: ast.Call) -> None:
-        """A call for its effect: a verb, or a helper function."""
+        """A call used as a statement: a verb such as tg.require, or a helper function."""
         target = self.source.resolve(node.func)
         if target is require:
             condition, reason = self.verb_arguments(node, ("condition", "reason"))
@@ -270,7 +270,7 @@ class Statements(Streaming):
         self.emit(f"{self.array(exists_array(table.name))}[{row.code}] = False")
 
     def raised(self, node: ast.Raise) -> None:
-        """raise: the exception's name is the reason, or the reason of an Abort."""
+        """raise: the abort reason is that of an Abort, otherwise the exception's class name."""
         exception = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         found = self.source.resolve(exception) if exception is not None else MISSING
         if not (isinstance(found, type) and issubclass(found, Exception)):
@@ -282,12 +282,12 @@ class Statements(Streaming):
             return
         arguments = [*node.exc.args, *node.exc.keywords] if isinstance(node.exc, ast.Call) else []
         plain = all(isinstance(argument, ast.Constant) for argument in arguments) and node.cause is None
-        # Where making the exception runs code, that code may raise something else: plain Python tells.
+        # If constructing the exception runs code, that code may raise something else: plain Python finds out.
         self.leave(self.reason(found.__name__) if plain and _is_plain_exception(found) else ESCAPES)
 
 
 def _is_plain_exception(found: type[BaseException]) -> bool:
-    """Whether making an instance from constants runs no code of the user's and gives just this class."""
+    """Whether constructing it from constants runs no user code and yields exactly this class."""
     if issubclass(found, OSError | UnicodeError):  # these choose a subclass, or check their arguments
         return False
     users = (cls for cls in found.__mro__ if cls.__module__ != "builtins")
@@ -295,5 +295,5 @@ def _is_plain_exception(found: type[BaseException]) -> bool:
 
 
 def zero(kind: object) -> str:
-    """Code for a value of the kind that is never used: what leaves a function beside a failure."""
+    """Code for a placeholder value of the kind, which is never used: it is returned together with a failure."""
     return ZERO_CODE[kind] if isinstance(kind, Kind) else "0.0" if kind is MIXED else "0"

@@ -1,9 +1,9 @@
-"""Turns what needs more than a batch's own rows into generated code: `tg.emit`, windows, and `tg.lookup`.
+"""Generates code for what needs more than a batch's own rows: `tg.emit`, windows, `tg.lookup` and `tg.history`.
 
-A tuple of a stream lies in arrays, one for each field (or part of a key), at the position that the stream's counter
-says; `tg.emit` writes there and counts. A window lies in one array of words for all windows, at its `base`: kernels
-of `engine.kernels.windows` know how. A row by a key that is known only now is found, or made, in the table's index,
-and journalled before anything may write it.
+The tuples of a stream lie in arrays, one for each field (or part of a key). `tg.emit` writes at the position that the
+stream's counter gives, and increments it. All windows lie in one array of words, each at its `base`; the kernels of
+`engine.kernels.windows` know the layout. A row whose key is computed by the body is found, or created, in the table's
+index, and journalled before anything may write it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidegate.operations.flow import TOP_WORDS, StreamField, column_of
 from tidegate.operations.layout import Kind, TableLayout
 
 TOP_MAX = 256
-"""How many values `window.top` gives at most."""
+"""The most values that `window.top` returns."""
 
 _ANY, _NUMBERS = (Kind.INT, Kind.BOOL, Kind.STR), (Kind.INT, Kind.BOOL)
 _AGGREGATES: dict[str, tuple[Kind, ...]] = {
@@ -55,7 +55,7 @@ class Streaming(Calls):
 
     unit: Unit
 
-    # --- rows by keys that are known only now -------------------------------------------------------------------
+    # --- rows whose keys the body computes ----------------------------------------------------------------------
 
     def look_up(self, node: ast.Call) -> Term:
         """tg.lookup(Table, key)."""
@@ -92,7 +92,7 @@ class Streaming(Calls):
         return Term(row, Row(table, frozenset({LOOKED_UP})))
 
     def journal_row(self, table: TableLayout, row: str) -> None:
-        """Note a row as it is, before it may be written."""
+        """Emit code that copies a row into the journal before the body may write it."""
         journal = JournalNames(table)
         place = self.keep(f"{self.array(journal.count)}[0]")
         with self.block(f"if {place} >= {self.array(journal.slots)}.shape[0]:"):
@@ -107,7 +107,7 @@ class Streaming(Calls):
     # --- earlier states of rows -----------------------------------------------------------------------------
 
     def now(self) -> str:
-        """Code for the transaction's own time, in its body and in its helpers; nothing where it has none."""
+        """Code for the transaction's own time, in its body and in its helpers; empty if it declares none."""
         return self.array("now") if self.unit.flowing.time else ""
 
     def remember(self, node: ast.Call) -> Term:
@@ -213,7 +213,7 @@ class Streaming(Calls):
     # --- windows ---------------------------------------------------------------------------------------------
 
     def window_or_none(self, node: ast.expr) -> Term | None:
-        """The window, or the row of one, that an expression gives; None for anything else."""
+        """The window, window row or earlier state that an expression stands for; None for anything else."""
         if isinstance(node, ast.Name):
             term = self.variable(node)
             return term if term is not None and isinstance(term.type, WindowOf | WindowRow | StateOf) else None
@@ -224,7 +224,7 @@ class Streaming(Calls):
         return None
 
     def window_element(self, node: ast.Subscript, term: Term) -> Term:
-        """window[i]: the row at a place."""
+        """window[i]: the row at that position."""
         assert isinstance(term.type, WindowOf)
         if isinstance(node.slice, ast.Slice):
             self.refuse(node, "a window is indexed by one number", INTERPRET)
@@ -307,7 +307,7 @@ class Streaming(Calls):
         return self.window_top(term, slot, node)
 
     def window_top(self, term: Term, slot: str, node: ast.Call) -> Term:
-        """window.top("field", k): a list that lives as long as the body."""
+        """window.top("field", k): a list that is valid until the body ends."""
         wanted = node.args[1]
         limit = wanted.value if isinstance(wanted, ast.Constant) else self.source.resolve(wanted)
         if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= TOP_MAX:

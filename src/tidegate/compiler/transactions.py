@@ -1,4 +1,4 @@
-"""Compiles a transaction: its body, and around it the function that undoes what an abort leaves.
+"""Compiles a transaction: its body, and a wrapper that undoes the body's writes when it aborts.
 
     def transaction__transfer(i, row__src, row__dst, value__amount, table__Account__balance, exists__Account, ...):
         u0 = table__Account__balance[row__src]            # every field that the body may write
@@ -12,7 +12,7 @@
 
 Saving at entry makes aliases harmless: two parameters that are the same row save the same values.
 
-Where the body can be split, each of its slices becomes a function of its own beside it (see `slices`).
+If the body can be split, each slice also becomes a separate function (see `slices`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def compile_transaction(
         "    return status",
     ]
     lookups, histories = compiler.unit.lookups, compiler.unit.histories
-    in_graph = bool(flowing.streaming or lookups or histories)  # its group undoes what it did
+    in_graph = bool(flowing.streaming or lookups or histories)  # then its group undoes its writes
     split = _WHOLE if in_graph else lower_slices(compiler)
     functions = [helper.source for helper in compiler.unit.helpers.values()]
     functions += ["\n".join(body), *([] if in_graph else ["\n".join(wrapper)]), *split.functions]

@@ -1,8 +1,8 @@
 """The types of values inside a transaction's body.
 
-A body deals in four kinds of plain values, in rows (a number that says where the row is stored, and
-which parameters it may have come from), in the two kinds of lists that parameters may be, and in
-structs that can only be returned.
+A body works with four kinds of plain values, rows (the slot where the row is stored, and the parameters it
+may have come from), the two kinds of lists that parameters may be, windows and histories, and structs that
+can only be returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class RowList:
-    """A list of rows: the parameter of that name."""
+    """A list of rows; `origins` holds the parameter that it is."""
 
     table: TableLayout
     origins: frozenset[str]
@@ -38,21 +38,21 @@ class ValueList:
 
 @dataclass(frozen=True, slots=True)
 class WindowOf:
-    """A window: the parameter of that name."""
+    """A window, which is a parameter."""
 
     parameter: WindowParameter
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRow:
-    """A row of a window: its place among the visible ones."""
+    """A row of a window; the term's code is its position among the visible rows."""
 
     parameter: WindowParameter
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryOf:
-    """The states that a row had; the term's code is the row."""
+    """The earlier states of a row; the term's code is the row's slot."""
 
     table: TableLayout
     last: int
@@ -60,14 +60,14 @@ class HistoryOf:
 
 @dataclass(frozen=True, slots=True)
 class StateOf:
-    """One of those states: its place among all that are kept."""
+    """One earlier state of a row; the term's code is its position among all states that are kept."""
 
     table: TableLayout
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The type of None: what a function without a return value gives."""
+    """The type of None, which a function without a return value returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ NUMBERS = (Kind.INT, Kind.FLOAT, Kind.BOOL, MIXED)
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A value in generated code: its text, its type, and its value where that is known by now."""
+    """A value in generated code: its text, its type, and its value if that is known at compile time."""
 
     code: str
     type: Type
@@ -95,7 +95,7 @@ class Term:
 
 
 def describe(value_type: Type) -> str:
-    """The type in a user's words."""
+    """The type as error messages name it."""
     match value_type:
         case Kind():
             return value_type.value

@@ -14,7 +14,7 @@ from tidegate.operations.plan import Access
 
 @dataclass(frozen=True, slots=True)
 class Flowing:
-    """What a declaration says besides the signature: what flows in and out, and which parameter is the time.
+    """What a declaration says besides the signature: its windows, its output streams, and its time parameter.
 
     `streaming` is whether the transaction is a step of a dataflow graph.
     """

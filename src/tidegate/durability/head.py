@@ -1,16 +1,16 @@
-"""A note beside the versions that says which one was the newest: what was committed and is gone is noticed by it.
+"""The head: a note beside the versions that names the newest one, so that the loss of a committed version is noticed.
 
     head      {"state": "3f1c...", "version": 8, "hash": "07bd...", "check": 2870113}
 
-The versions of a state form a chain, so a version that is lost in the middle is noticed by the one above it. Nothing
-stands above the newest one. Therefore its number is noted after it was committed, in a file of its own that is replaced
-each time, without a sync: it may lag behind, because the process died in between or the machine lost power, but never
-speaks of a version that was not committed before.
+The versions of a state form a chain, so the version above reveals that one in the middle is lost. Nothing stands above
+the newest one. Therefore its number is noted after the commit, in a separate file that is replaced each time, without
+a sync. The note may lag behind, because the process died in between or the machine lost power, but it never names a
+version that was not committed before.
 
-Invariant: a head that is newer than the newest version there is means that a version was lost.
+Invariant: if the head is newer than the newest version present, a version was lost.
 
 Rejected: making this note the commit point, as a pointer that is swapped. Creating the version's file under its number
-already refuses a second writer on any file system with an exclusive create, and one file less has to be right.
+already refuses a second writer on any file system with an exclusive create, and correctness depends on one file less.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = "head"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest version, as somebody noted it."""
+    """The newest version according to the note."""
 
     state: str
     version: int
@@ -42,7 +42,7 @@ def note(storage: Storage, info: VersionInfo) -> None:
 
 
 def read(storage: Storage) -> Head | None:
-    """The newest version that was noted; None when there is no note, or one that a crash left half."""
+    """The newest version that was noted; None if there is no note, or a crash damaged it."""
     try:
         content = json.loads(bytes(storage.read(NAME)))
         text = content["head"]
@@ -54,9 +54,9 @@ def read(storage: Storage) -> Head | None:
 
 
 def require_reached(storage: Storage, newest: VersionInfo | None, head: Head | None) -> None:
-    """That no version was lost at the end of the history.
+    """Raises StateDiverged if versions at the end of the history were lost.
 
-    `head` is what was noted before `newest` was looked for: versions that others commit meanwhile are then no loss.
+    Read `head` before `newest`: otherwise a version committed in between would look like a lost one.
     """
     if head is None or (newest is not None and head.state == newest.state and head.version <= newest.version):
         return

@@ -1,4 +1,4 @@
-"""Which version files there are, and which versions can be rebuilt from them: all of it from their names.
+"""Which version files exist, and which versions can be rebuilt from them, judged by file names alone.
 
     000000000001.snapshot                 1            rebuilt from its snapshot
     000000000002.change                   1, 2         from snapshot 1 and change 2
@@ -6,7 +6,7 @@
     000000000005.snapshot                 5            from its snapshot
 
 A version can be rebuilt if it has a snapshot, or if it has a change and the version below can be rebuilt. Version 0 is
-the empty state. What can be rebuilt is kept as runs of numbers, so that a version that is added at the end costs the
+the empty state. The rebuildable versions are stored as runs of numbers, so that adding a version at the end costs the
 same however many there are.
 """
 
@@ -34,7 +34,7 @@ def parse_name(name: str) -> tuple[int, Kind] | None:
 
 
 def spans(versions: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Ascending numbers as pairs of a first and a last one."""
+    """Ascending numbers as runs: pairs of a first and a last number."""
     found: list[tuple[int, int]] = []
     for version in versions:
         if found and found[-1][1] == version - 1:
@@ -45,12 +45,12 @@ def spans(versions: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def runs(pairs: Iterable[Iterable[int]], between: str = "-") -> str:
-    """Such pairs as people read them: "1-3, 7"."""
+    """Runs of numbers as text: "1-3, 7"."""
     return ", ".join(f"{first}" if first == last else f"{first}{between}{last}" for first, last in pairs)
 
 
 class Listing:
-    """The version files of a state, as they were listed and as they were added since."""
+    """The version files of a state: those listed at first, and those added since."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         found: dict[Kind, list[int]] = {"change": [], "snapshot": []}
@@ -79,7 +79,7 @@ class Listing:
 
     @property
     def runs(self) -> str:
-        """The versions that can be rebuilt, as people read them: "1-3, 7"."""
+        """The versions that can be rebuilt, as text: "1-3, 7"."""
         return runs(self._runs)
 
     def can_rebuild(self, version: int) -> bool:
@@ -109,7 +109,7 @@ class Listing:
         return self._runs[0][0] if self._runs else 0
 
     def add(self, version: int, kind: Kind) -> None:
-        """A file was written."""
+        """Note that a file was written."""
         if kind == "snapshot":
             if not self.has_snapshot(version):
                 bisect.insort(self.snapshots, version)
@@ -120,14 +120,14 @@ class Listing:
             self._note(version)
 
     def surplus(self, below: int, kept_from: int) -> list[tuple[int, Kind]]:
-        """The files that no version from `kept_from` on needs rebuilt from snapshot `below`; oldest first."""
+        """The files, oldest first, not needed to rebuild versions from `kept_from` on, given snapshot `below`."""
         changes = itertools.takewhile(lambda version: version <= below and version < kept_from, self._changes)
         found: list[tuple[int, Kind]] = [(version, "change") for version in changes]
         found += [(version, "snapshot") for version in self.snapshots if version < below]
         return sorted(found)
 
     def forget(self, below: int, kept_from: int) -> None:
-        """The surplus was removed: nothing below snapshot `below` can be rebuilt any more."""
+        """Note that the surplus was removed: nothing below snapshot `below` can be rebuilt any more."""
         while self._changes and self._changes[0] <= below and self._changes[0] < kept_from:
             self._has_change.discard(self._changes.popleft())
         self.snapshots = [version for version in self.snapshots if version >= below]

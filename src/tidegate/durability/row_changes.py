@@ -1,10 +1,10 @@
-"""What turns the rows of a table at one version into those at another: a change table.
+"""Computes the change table that turns the rows of a table at one version into those at another.
 
     before      A 100    B 50     C 5
     after       A 100    B 80              D 7
     changes              B 80 +   C -      D 7 +          + exists, - does not
 
-Rows are compared as they are stored, bit for bit: an amount that is not a number equals itself, and -0.0 is not 0.0.
+Rows are compared bit for bit, as they are stored: a NaN equals itself, and -0.0 is not 0.0.
 
 Cost: both tables in memory, and a hash table of their rows.
 """
@@ -23,7 +23,7 @@ _BEFORE, _AFTER = 1, 2
 
 
 def changes_between(layout: TableLayout, before: pa.Table, after: pa.Table) -> pa.Table:
-    """The change table that makes `after` of `before`: tables of whole rows in this layout, each key once."""
+    """The change table that turns `before` into `after`: tables of whole rows in this layout, each key once."""
     names = [column.name for column in layout.columns]
     both = pa.concat_tables([_sided(layout, before, _BEFORE), _sided(layout, after, _AFTER)])
     rows = both.group_by(names).aggregate([(_SIDE, "sum")])
@@ -51,7 +51,7 @@ def changes_between(layout: TableLayout, before: pa.Table, after: pa.Table) -> p
 
 
 def _sided(layout: TableLayout, rows: pa.Table, side: int) -> pa.Table:
-    """The rows with floating point numbers as the bits that they are, and the side that they stand on."""
+    """The rows with floats as their bits, and a column that says which side of the comparison they belong to."""
     columns = []
     for column in layout.columns:
         values = rows[column.name]

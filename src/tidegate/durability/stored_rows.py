@@ -1,14 +1,14 @@
 """The rows of one stored table, without the program that wrote them.
 
-A version is a snapshot and the changes after it, each a table of rows with a column `exists`. For
-every key the last row counts, and it counts only if it exists:
+A version is a snapshot and the changes after it, each a table of rows with a column `exists`. The
+last row of every key wins, and is part of the result only if it exists:
 
     snapshot   (A, 100, true)   (B, 50, true)
     change                      (B, 80, true)   (C, 5, true)
     change     (A, 0, false)
     rows                        (B, 80)         (C, 5)
 
-All of it is Arrow; no engine is built, so a state can be read while a query runs on it.
+Only Arrow is used, and no engine is built, so a state can be read while a query runs on it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A table as bytes: an Arrow IPC stream, whose size is known before a byte of it is made.
+"""A table as bytes: an Arrow IPC stream, whose size is known before it is encoded.
 
     size = stream_size(table)                       Arrow counts the bytes, which takes microseconds
     write_stream(table, pa.FixedSizeBufferWriter(memory))
 
-Into memory of the right size: letting Arrow grow a buffer costs ten times the copy.
+The memory is allocated with that size first: letting Arrow grow a buffer costs ten times the copy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 def stream_size(table: pa.Table) -> int:
-    """How many bytes a table takes."""
+    """How many bytes the stream of a table takes."""
     counter = pa.MockOutputStream()
     write_stream(table, counter)
     return int(counter.size())
@@ -27,5 +27,5 @@ def write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
 
 
 def read_stream(data: Any) -> pa.Table:
-    """The table whose bytes are given."""
+    """The table that a stream of bytes holds."""
     return pa.ipc.open_stream(pa.py_buffer(data)).read_all()

@@ -1,20 +1,20 @@
-"""A file that grows at its end, for a log: each record is written, and then synced before it counts.
+"""An append-only file for a log: a record is durable once it has been written and synced.
 
     0            end            allocated
     | record | record | zeros ...   |       reserve(size) moves `allocated`, write(data) moves `end`
 
 Space is allocated ahead, in steps of `STEP_SIZE`. So `reserve` notices a full disk before a byte of the record is
-written, and a sync need not store a new file size each time. In return the file ends in zeros, and readers must find
+written, and a sync need not store a new file size each time. The price: the file ends in zeros, and readers must find
 the end of the records by their content.
 
-Invariant: after `sync` returned, all bytes below `end` are on the disk. After a write or a sync that failed, it is
-unknown what is on the disk beyond the last successful sync: a system may drop what it could not write and report
-success the next time. So the appender refuses every further call, and the file must be opened again at the end of what
-was synced. Opening cuts off the rest, so that a piece of an old record can never follow a new one, and syncs what
-stays: a killed process may have written it and never synced it.
+Invariant: after `sync` returned, all bytes below `end` are on the disk. After a failed write or sync, it is unknown
+what is on the disk beyond the last successful sync: a system may drop what it could not write and report success the
+next time. So the appender refuses every further call, and the file must be reopened at the end of what was synced.
+Opening truncates the rest, so that a piece of an old record can never follow a new one, and syncs what remains: a
+killed process may have written it and never synced it.
 
-Not here: what a record is. Nor can a failed sync be repaired: what is read back after it may be in memory only, until
-the machine has started again.
+This module does not know what a record is. It cannot repair a failed sync either: until the machine is restarted,
+what is read back may exist in memory only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEP_SIZE = 4 << 20
 
 
 class Appender:
-    """One open file, whose next write goes to `end`; made by `Storage.append_to`, used by one thread at a time."""
+    """One open file; the next write goes to `end`. Made by `Storage.append_to`, used by one thread at a time."""
 
     def __init__(self, disk: Disk, file: str, descriptor: int, end: int) -> None:
         self._disk, self._file, self._descriptor = disk, file, descriptor
@@ -40,12 +40,12 @@ class Appender:
 
     @classmethod
     def create(cls, disk: Disk, file: str) -> Appender:
-        """Starts a new file; the caller syncs its folder. Raises what the disk does."""
+        """Creates a new file; the caller syncs its folder. Errors of the disk are passed on."""
         return cls(disk, file, disk.open_new(file), 0)
 
     @classmethod
     def go_on(cls, disk: Disk, file: str, at: int) -> Appender:
-        """Opens a file to go on at an offset, cuts off what lies behind it and syncs what stays."""
+        """Opens a file to append at an offset, truncates what lies after it and syncs the rest."""
         with refusals.refusing(file, "open"):
             descriptor = disk.open_existing(file, writable=True)
         try:
@@ -67,7 +67,7 @@ class Appender:
         return cls(disk, file, descriptor, at)
 
     def reserve(self, size: int) -> None:
-        """Makes sure that `size` more bytes fit; StorageFailed, and nothing has changed, when they do not."""
+        """Makes sure that `size` more bytes fit; otherwise raises StorageFailed and changes nothing."""
         self._require_alive()
         needed = self.end + size
         if needed <= self._allocated:
@@ -77,14 +77,14 @@ class Appender:
             try:
                 self._disk.allocate(self._descriptor, self._allocated, ahead - self._allocated)
             except OSError:
-                ahead = needed  # a whole step may not fit where the record still does
+                ahead = needed  # the record may still fit where a whole step does not
                 self._disk.allocate(self._descriptor, self._allocated, ahead - self._allocated)
         except OSError as error:
             raise refusals.failed(self._file, "write", error) from error
         self._allocated = ahead
 
     def write(self, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
-        """Writes all of the data at `end`; StorageUncertain, and the appender is dead, when that fails."""
+        """Writes all of the data at `end`; if that fails, raises StorageUncertain, and the appender is dead."""
         self._require_alive()
         rest, offset = memoryview(data).cast("B"), self.end
         try:
@@ -96,7 +96,7 @@ class Appender:
         self.end, self._allocated = offset, max(offset, self._allocated)
 
     def sync(self) -> None:
-        """Returns when all that was written is on the disk; StorageUncertain, and the appender is dead, else."""
+        """Returns when all written data is on the disk; otherwise raises StorageUncertain, and the appender is dead."""
         self._require_alive()
         try:
             self._disk.sync_data(self._descriptor)
@@ -104,7 +104,7 @@ class Appender:
             raise self._die("syncing it failed", error) from error
 
     def close(self) -> None:
-        """Ends its use; what was allocated stays, nothing is synced."""
+        """Closes the file; allocated space stays, nothing is synced."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             self._dead = self._dead or f"{self._file}: required an open file to append to, got one that was closed."

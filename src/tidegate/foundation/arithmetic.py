@@ -1,9 +1,9 @@
 """Python's arithmetic, exactly, in machine code.
 
-Python's integers have no limit and its float operations have rules of their own (floor division and modulo of
-negatives, correctly rounded division of integers, exact comparison of an integer with a float). Each function exists
-twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. Where the answer does not
-fit into 64 bits, the compiled function says so:
+Python's integers are unbounded, and its float operations follow rules that machine instructions do not (floor division
+and modulo of negatives, correctly rounded division of integers, exact comparison of an integer with a float). Each
+function exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. If the
+answer does not fit into 64 bits, the function says so:
 
     value, escape = add(a, b)          escape is true when a + b leaves 64 bits
 
@@ -63,27 +63,27 @@ def modulo(a: int, b: int) -> int:
 
 
 def divide(a: int, b: int) -> tuple[float, bool]:
-    """a / b for b other than zero; escapes where an operand is not exact as a float."""
+    """a / b for b other than zero; escapes if an operand exceeds 2**53, up to which floats are exact."""
     exact = abs(int(a)) <= EXACT_FLOAT and abs(int(b)) <= EXACT_FLOAT
     return (int(a) / int(b), False) if exact else (0.0, True)
 
 
 def power(a: int, b: int) -> Checked:
-    """a ** b; escapes for a negative exponent, which gives a float."""
+    """a ** b; escapes for a negative exponent, whose result is a float."""
     if b < 0 or (b > 64 and abs(int(a)) > 1):
         return 0, True
     return _checked(int(a) ** int(b))
 
 
 def shift_left(a: int, b: int) -> Checked:
-    """a << b; escapes for a negative count, which raises."""
+    """a << b; escapes for a negative count, for which Python raises."""
     if b < 0 or (b > 62 and a != 0):
         return 0, True
     return _checked(int(a) << int(b)) if a != 0 else (0, False)
 
 
 def shift_right(a: int, b: int) -> Checked:
-    """a >> b; escapes for a negative count, which raises."""
+    """a >> b; escapes for a negative count, for which Python raises."""
     return (0, True) if b < 0 else (int(a) >> min(int(b), 63), False)
 
 
@@ -106,7 +106,7 @@ def float_modulo(a: float, b: float) -> float:
 
 
 def float_power(a: float, b: float) -> tuple[float, bool]:
-    """a ** b; escapes where Python may raise or give a complex number."""
+    """a ** b; escapes where Python may raise or return a complex number."""
     if not (a > 0.0 and math.isfinite(a) and math.isfinite(b)):
         return 0.0, True
     try:
@@ -117,7 +117,7 @@ def float_power(a: float, b: float) -> tuple[float, bool]:
 
 
 def compare(a: int, b: float) -> int:
-    """-1, 0 or 1 as the integer is below, equal to or above the float; 2 for NaN. Exact, as Python's."""
+    """-1, 0 or 1 if the integer is below, equal to or above the float; 2 for NaN. Exact, as in Python."""
     if b != b:
         return 2
     exact, value = int(a), float(b)
@@ -174,7 +174,7 @@ _multiply = _overflow_intrinsic("llvm.smul.with.overflow.i64")
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _pow(_context: Any, _a: Any, _b: Any) -> Any:
-    """The C library's pow, kept from being simplified: pow(x, 2) may differ from x * x in the last bit."""
+    """The C library's pow, not simplified by the optimiser: pow(x, 2) may differ from x * x in the last bit."""
     signature = types.float64(types.float64, types.float64)
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -230,7 +230,7 @@ def _compiled_power(a, b):  # type: ignore[no-untyped-def]
     if b < 0 or (b > 64 and (a > 1 or a < -1)):
         return 0, True
     if b > 64:
-        b = 2 + (b & 1)  # of -1, 0 and 1 only the parity of the exponent matters
+        b = 2 + (b & 1)  # for bases -1, 0 and 1 only the exponent's parity matters
     result = 1
     for _ in range(b):
         result, escape = _multiply(result, a)

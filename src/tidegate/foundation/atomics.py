@@ -1,24 +1,24 @@
-"""What threads of compiled code need to coordinate: atomic memory, waiting, calls by address.
+"""Coordination of threads in compiled code: atomic memory operations, waiting, calls by address.
 
-Each function works on one element of an array and is one or two machine instructions inside a kernel. What a thread
-wrote before it releases a value is seen by the thread that acquires it.
+Each atomic works on one element of an array and is one or two machine instructions inside a kernel. What a thread
+wrote before it releases a value is visible to the thread that acquires that value.
 
     fetch_add(array, index, amount)          the value before
     exchange(array, index, value)            the value before
     compare_exchange(array, index, old, new) whether it was `old` and is `new` now
     load(array, index)                       acquire
     store(array, index, value)               release
-    relax(spins)                             one step of waiting: brief spinning, then the processor is given up
-    relax_crowded(spins)                     the same where threads outnumber processors: then it sleeps
+    relax(spins)                             one step of waiting: spin at first, later yield the processor
+    relax_crowded(spins)                     the same where threads outnumber processors: in the end it sleeps
     ticks()                                  the processor's cycle counter
     call(address, context, kind, event, slots)    a function of four integers by its address
-    address_of(array, index)                 where an element lies
-    peek(address, index)                     the 64-bit integer that lies there
+    address_of(array, index)                 the address of an element
+    peek(address, index)                     the 64-bit integer at that address
     copy(source, target, size)               `size` bytes, one or a multiple of eight
 
 Each exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. So a kernel
 can be run uncompiled, step by step, with any interleaving of its workers. The plain functions share a lock, so that
-each is one step among threads, too.
+each is atomic among threads too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any
 from tidegate.foundation.jit import compiled_form, intrinsic, ir, types
 
 SPINS = 1 << 7
-"""How often a waiting thread looks again before it lets others run."""
+"""How often a waiting thread spins before it yields the processor."""
 
 YIELDS, SLEEP_MICROSECONDS = 16, 50
 
@@ -45,7 +45,7 @@ _one_at_a_time = threading.Lock()
 
 
 def fetch_add(array: Any, index: int, amount: int) -> int:
-    """Add to an element; returns what it was."""
+    """Add to an element; returns its previous value."""
     with _one_at_a_time:
         before = int(array[index])
         array[index] = before + amount
@@ -53,7 +53,7 @@ def fetch_add(array: Any, index: int, amount: int) -> int:
 
 
 def exchange(array: Any, index: int, value: int) -> int:
-    """Put a value in place; returns what was there."""
+    """Store a value; returns the previous one."""
     with _one_at_a_time:
         before = int(array[index])
         array[index] = value
@@ -61,7 +61,7 @@ def exchange(array: Any, index: int, value: int) -> int:
 
 
 def compare_exchange(array: Any, index: int, old: int, new: int) -> bool:
-    """Put `new` in place if `old` is there; returns whether it was."""
+    """Store `new` if the element equals `old`; returns whether it did."""
     with _one_at_a_time:
         if int(array[index]) != old:
             return False
@@ -70,31 +70,31 @@ def compare_exchange(array: Any, index: int, old: int, new: int) -> bool:
 
 
 def load(array: Any, index: int) -> int:
-    """An element, with all that was written before it was stored."""
+    """Read an element (acquire): whatever was written before it was stored is visible."""
     with _one_at_a_time:
         return int(array[index])
 
 
 def store(array: Any, index: int, value: int) -> None:
-    """Store an element, after all that this thread wrote before."""
+    """Store an element (release): this thread's earlier writes become visible first."""
     with _one_at_a_time:
         array[index] = value
 
 
 def relax_crowded(spins: int) -> int:
-    """One step of waiting where more threads than processors run: later steps sleep, so that others can work."""
+    """One step of waiting when threads outnumber processors: later steps sleep, so that others can work."""
     time.sleep(0 if spins < SPINS + YIELDS else SLEEP_MICROSECONDS * 1e-6)
     return spins + 1
 
 
 def relax(spins: int) -> int:
-    """One step of waiting: the first steps only pause, later ones give up the processor."""
+    """One step of waiting: the first steps only pause, later ones yield the processor."""
     time.sleep(0)
     return spins + 1
 
 
 def ticks() -> int:
-    """The processor's cycle counter; of plain Python, nanoseconds."""
+    """The processor's cycle counter; nanoseconds in plain Python."""
     return time.perf_counter_ns()
 
 
@@ -107,17 +107,17 @@ def call(address: int, context: int, kind: int, event: int, slots: int) -> int:
 
 
 def address_of(array: Any, index: int) -> int:
-    """Where an element lies."""
+    """The address of an element."""
     return int(array.ctypes.data) + int(index) * int(array.itemsize)
 
 
 def peek(address: int, index: int) -> int:
-    """The 64-bit integer number `index` of those that lie at `address`."""
+    """Element `index` of the 64-bit integers at `address`."""
     return ctypes.c_int64.from_address(int(address) + 8 * int(index)).value
 
 
 def copy(source: int, target: int, size: int) -> None:
-    """Copy one byte, or a multiple of eight."""
+    """Copy `size` bytes: one, or a multiple of eight."""
     ctypes.memmove(int(target), int(source), int(size))
 
 
@@ -131,9 +131,9 @@ def _on_element(array: Any, generate: Callable[..., Any], values: int = 0, resul
 
     Args:
         array: the array's type.
-        generate: makes the code; it is given the builder, a pointer to the element, and the values.
-        values: how many values of the element's type follow the array and the index.
-        result: the type of the result; None is the element's.
+        generate: generates the code from the builder, a pointer to the element, and the values.
+        values: how many arguments of the element's type follow the array and the index.
+        result: the type of the result; None is the element's type.
     """
     if not (isinstance(array, types.Array) and isinstance(array.dtype, types.Integer)):
         return None

@@ -1,6 +1,6 @@
 """The operating system's file calls that local storage uses, behind one port.
 
-What `LocalStorage` promises rests on the order of a few calls and on what each of them means when it fails. They go
+The guarantees of `LocalStorage` depend on the order of a few calls and on what each means when it fails. They go
 through this port, so that tests can use a disk that crashes between any two calls and loses what was not synced:
 
     LocalStorage, Appender, Hold
@@ -10,9 +10,9 @@ through this port, so that tests can use a disk that crashes between any two cal
       +-----+---------+
     OsDisk      SimulatedDisk (tests/simulation)
 
-Invariant: a method is one call of the operating system, or one call and what belongs to it (a folder is opened to be
-synced). Nothing is retried, cached or translated: every refusal is the `OSError` of that call; for a lock that another
-process has it is `BlockingIOError`. Descriptors are closed when another program is executed.
+Invariant: a method is one call of the operating system, plus what that call requires (a folder is opened to be
+synced). Nothing is retried, cached or translated: every failure is the `OSError` of that call, and `BlockingIOError`
+if another process has the lock. Descriptors are closed when another program is executed (close-on-exec).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import stat
 from dataclasses import dataclass
 from typing import Protocol
 
-# Some network file systems sync no folders and have no other way to do it.
+# Some network file systems cannot sync a folder, and offer no substitute.
 _FOLDERS_NOT_SYNCED = (errno.EINVAL, errno.ENOTSUP)
 _NOT_ALLOCATING = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-_FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: there fsync does not reach the disk's platter
+_FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: its fsync does not flush the disk's own cache
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a path or a descriptor leads to; `inode` names one file of this machine, `modified` counts from 1970."""
+    """What a path or a descriptor refers to; `inode` identifies a file on this machine, `modified` counts from 1970."""
 
     size: int
     modified: float
@@ -44,49 +44,49 @@ class Disk(Protocol):
     """The file calls; each raises the OSError of the operating system."""
 
     def open_new(self, path: str) -> int:
-        """Creates the file, to read and write it; FileExistsError when the name is taken."""
+        """Creates a file for reading and writing; FileExistsError if the name is taken."""
 
     def open_existing(self, path: str, *, writable: bool) -> int:
-        """Opens a file that is there."""
+        """Opens an existing file."""
 
     def close(self, descriptor: int) -> None:
-        """Ends the use of a descriptor, and a lock that it has."""
+        """Closes a descriptor, and releases the lock that it may have."""
 
     def read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        """Fills the buffer with what lies at the offset, or a part of it; how many bytes, 0 at the end."""
+        """Reads into the buffer from the offset, perhaps only a part; returns the number of bytes, 0 at the end."""
 
     def write(self, descriptor: int, data: memoryview, offset: int) -> int:
-        """Writes the data at the offset, or a part of it; how many bytes."""
+        """Writes the data at the offset, perhaps only a part; returns the number of bytes."""
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Makes the file this long."""
+        """Sets the file's length to `size`."""
 
     def allocate(self, descriptor: int, offset: int, length: int) -> bool:
-        """Reserves space that reads as zeros, and makes the file long enough; False where that is not supported."""
+        """Reserves space that reads as zeros, and extends the file to hold it; False if that is not supported."""
 
     def sync(self, descriptor: int) -> None:
-        """Returns when the file's bytes and all about it are on the disk."""
+        """Returns when the file's bytes and all its metadata are on the disk (fsync)."""
 
     def sync_data(self, descriptor: int) -> None:
-        """Returns when the file's bytes, and what is needed to read them, are on the disk."""
+        """Returns when the file's bytes, and the metadata needed to read them, are on the disk (fdatasync)."""
 
     def lock(self, descriptor: int, *, exclusive: bool) -> None:
-        """Locks the file for this descriptor, shared or exclusively; BlockingIOError when another lock forbids it."""
+        """Locks the file for this descriptor, shared or exclusively; BlockingIOError if another lock conflicts."""
 
     def unlock(self, descriptor: int) -> None:
-        """Ends the descriptor's lock, in copies of it that a fork made too."""
+        """Releases the descriptor's lock, also for copies of the descriptor in forked processes."""
 
     def status(self, descriptor: int) -> Status:
-        """What the descriptor leads to."""
+        """The status of the descriptor's file."""
 
     def stat(self, path: str) -> Status:
-        """What the path leads to."""
+        """The status of the file or folder at the path."""
 
     def link(self, source: str, target: str) -> None:
-        """Gives a file a second name; FileExistsError when it is taken."""
+        """Gives a file a second name (hard link); FileExistsError if that is taken."""
 
     def replace(self, source: str, target: str) -> None:
-        """Renames a file over whatever has the name."""
+        """Renames a file, and replaces the one that has the name."""
 
     def unlink(self, path: str) -> None:
         """Removes a name."""
@@ -105,31 +105,31 @@ class OsDisk:
     """The file systems of this machine."""
 
     def open_new(self, path: str) -> int:
-        """Creates the file, to read and write it; FileExistsError when the name is taken."""
+        """Creates a file for reading and writing; FileExistsError if the name is taken."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def open_existing(self, path: str, *, writable: bool) -> int:
-        """Opens a file that is there."""
+        """Opens an existing file."""
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
     def close(self, descriptor: int) -> None:
-        """Ends the use of a descriptor, and a lock that it has."""
+        """Closes a descriptor, and releases the lock that it may have."""
         os.close(descriptor)
 
     def read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        """Fills the buffer with what lies at the offset, or a part of it; how many bytes, 0 at the end."""
+        """Reads into the buffer from the offset, perhaps only a part; returns the number of bytes, 0 at the end."""
         return os.preadv(descriptor, [buffer], offset)
 
     def write(self, descriptor: int, data: memoryview, offset: int) -> int:
-        """Writes the data at the offset, or a part of it; how many bytes."""
+        """Writes the data at the offset, perhaps only a part; returns the number of bytes."""
         return os.pwrite(descriptor, data, offset)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Makes the file this long."""
+        """Sets the file's length to `size`."""
         os.ftruncate(descriptor, size)
 
     def allocate(self, descriptor: int, offset: int, length: int) -> bool:
-        """Reserves space that reads as zeros, and makes the file long enough; False where that is not supported."""
+        """Reserves space that reads as zeros, and extends the file to hold it; False if that is not supported."""
         if not hasattr(os, "posix_fallocate"):
             return False
         try:
@@ -141,41 +141,41 @@ class OsDisk:
         return True
 
     def sync(self, descriptor: int) -> None:
-        """Returns when the file's bytes and all about it are on the disk."""
+        """Returns when the file's bytes and all its metadata are on the disk (fsync)."""
         if _FULL_SYNC is None:
             os.fsync(descriptor)
         else:
             fcntl.fcntl(descriptor, _FULL_SYNC)
 
     def sync_data(self, descriptor: int) -> None:
-        """Returns when the file's bytes, and what is needed to read them, are on the disk."""
+        """Returns when the file's bytes, and the metadata needed to read them, are on the disk (fdatasync)."""
         if _FULL_SYNC is None and hasattr(os, "fdatasync"):
             os.fdatasync(descriptor)
         else:
             self.sync(descriptor)
 
     def lock(self, descriptor: int, *, exclusive: bool) -> None:
-        """Locks the file for this descriptor, shared or exclusively; BlockingIOError when another lock forbids it."""
+        """Locks the file for this descriptor, shared or exclusively; BlockingIOError if another lock conflicts."""
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
 
     def unlock(self, descriptor: int) -> None:
-        """Ends the descriptor's lock, in copies of it that a fork made too."""
+        """Releases the descriptor's lock, also for copies of the descriptor in forked processes."""
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def status(self, descriptor: int) -> Status:
-        """What the descriptor leads to."""
+        """The status of the descriptor's file."""
         return _status(os.fstat(descriptor))
 
     def stat(self, path: str) -> Status:
-        """What the path leads to."""
+        """The status of the file or folder at the path."""
         return _status(os.stat(path))
 
     def link(self, source: str, target: str) -> None:
-        """Gives a file a second name; FileExistsError when it is taken."""
+        """Gives a file a second name (hard link); FileExistsError if that is taken."""
         os.link(source, target)
 
     def replace(self, source: str, target: str) -> None:
-        """Renames a file over whatever has the name."""
+        """Renames a file, and replaces the one that has the name."""
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:

@@ -3,20 +3,20 @@
     TidegateError
       DefinitionError       the program is wrong; raised before any event runs, with the line
       InputError            this batch is wrong; names the column and the row
-      LimitExceeded         names what was asked for and what there is room for
+      LimitExceeded         names what was requested and what there is room for
       StorageFailed         the file system refused; names the file, nothing was committed
         StorageUncertain    a write may or may not have happened, or may not last; names the file
       StorageCorrupted      names file, offset, expected and found checksum
-      RecoveryImpossible    no snapshot and changes cover the version asked for
+      RecoveryImpossible    no snapshot and changes cover the requested version
       StateDiverged         the state is not the one that its query, or its own history, says it must be
       StateOwned            another running query owns this state; names it
       OutcomeOverdue        no outcome of a request in the time given; names the request and the state
       PackageMissing        an optional dependency is not installed; names it and what to type
 
-A message says where it happened, what was required, what was got and what to do next. The
-errors hold nothing but that text, so they pickle and cross Spark unharmed.
+A message says where it happened, what was required, what was found and what to do next. The
+errors hold only that text, so they can be pickled and pass through Spark unchanged.
 
-An aborted transaction is none of these: it is an outcome (`committed = false` and a reason),
+An aborted transaction is not an error: it is an outcome (`committed = false` and a reason),
 never an exception that stops a stream.
 """
 
@@ -34,7 +34,7 @@ class InputError(TidegateError):
 
 
 class LimitExceeded(TidegateError):
-    """More was asked for than Tidegate is built for, or than the system has room for."""
+    """A request exceeds what Tidegate is built for, or what the system has room for."""
 
 
 class StorageFailed(TidegateError):
@@ -50,11 +50,11 @@ class StorageCorrupted(TidegateError):
 
 
 class RecoveryImpossible(TidegateError):
-    """The version asked for cannot be rebuilt from what is stored."""
+    """The requested version cannot be rebuilt from what is stored."""
 
 
 class StateDiverged(TidegateError):
-    """The state is not the one that its query, or its own history, says it must be: lost, exchanged, or older."""
+    """The state is not the one that its query, or its own history, expects: it was lost, replaced, or is older."""
 
 
 class StateOwned(TidegateError):
@@ -66,4 +66,4 @@ class OutcomeOverdue(TidegateError, TimeoutError):
 
 
 class PackageMissing(TidegateError, ImportError):
-    """What was asked for needs an optional dependency that is not installed."""
+    """The requested feature needs an optional dependency that is not installed."""

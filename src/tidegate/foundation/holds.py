@@ -1,12 +1,12 @@
-"""Locks on files that end with their holder, and whether anybody holds one.
+"""File locks that end with their holder, and a check whether a file is locked.
 
-A hold is an `flock` on an open file. The operating system ends it with the process, so no lock is ever stale. Readers
-of a version share one, for example:
+A hold is an `flock` on an open file. The operating system releases it when the process ends, so no lock is ever stale.
+For example, readers of a version share one:
 
     versions-7.lock    held (shared) by processes 310 and 522    may not be removed yet
-    versions-6.lock    held by nobody                            `sweep` removes it
+    versions-6.lock    not held                                  `sweep` removes it
 
-A lock belongs to an inode, and a name can be given to another inode. So after locking a file, `hold` checks that the
+A lock belongs to an inode, and a path may come to name another inode. So after locking a file, `hold` checks that the
 path still names it, and otherwise starts again; `sweep` removes a file while it has the exclusive lock:
 
     hold                              sweep
@@ -15,11 +15,11 @@ path still names it, and otherwise starts again; `sweep` removes a file while it
     lock inode 5: granted
     x.lock is not inode 5: again
 
-Invariant: while a hold stands, its path names the locked inode, unless somebody removes the file by hand. Whether a
-file is held can only be found out by locking it for an instant. Threads of a process take turns in that; a conflict
-with another process counts when it outlasts some milliseconds, so that such a check does not turn a holder away.
+Invariant: during a hold, its path names the locked inode, unless the file is removed by hand. The only way to check
+whether a file is held is to lock it briefly. Threads of a process take turns in that. A conflict with another process
+counts only if it lasts some milliseconds, so that such a check does not make a `hold` fail.
 
-A network file system mounted with local locks knows the locks of one machine only.
+On a network file system mounted with local locks, only the locks of the same machine are seen.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from collections.abc import Iterator
 
 from tidegate.foundation.disk import Disk, OsDisk
 
-# To ask takes some microseconds. Who wants the lock waits, 63 ms in all, even for one who asks and has
-# lost the processor; who asks waits 7 ms, because to be told "held" wrongly does no harm.
+# A check takes some microseconds. `hold` retries for 63 ms in all, to outlast even a checker that has lost the
+# processor; a check retries for 7 ms only, because a wrong answer "held" does no harm.
 PATIENCE_SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
 _PATIENCE_OF_ASKING = PATIENCE_SECONDS[:3]
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -43,7 +43,7 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class Hold:
-    """A lock that stands until it is released or this process ends."""
+    """A lock that lasts until it is released or this process ends."""
 
     def __init__(self, disk: Disk, descriptor: int) -> None:
         self._disk, self._descriptor = disk, descriptor
@@ -51,7 +51,7 @@ class Hold:
             _HOLDS.add(self)
 
     def release(self) -> None:
-        """Ends the lock; nothing happens when it was released before."""
+        """Releases the lock; does nothing if it was released before."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ class Hold:
                 self._disk.close(descriptor)
 
     def _drop(self) -> None:
-        """Closes a fork's copy: it must neither end its parent's lock nor outlive it."""
+        """Closes the copy in a forked process: it must neither release its parent's lock nor prolong it."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with contextlib.suppress(OSError):
@@ -82,7 +82,7 @@ os.register_at_fork(after_in_child=_drop_in_child)
 
 
 def hold(disk: Disk, file: str, *, exclusive: bool) -> Hold | None:
-    """Locks the file, made if it is not there; BlockingIOError on a conflict, None where there are no locks."""
+    """Locks the file, created if missing; BlockingIOError on a conflict, None if the file system has no locks."""
     patience = list(PATIENCE_SECONDS)
     while True:
         try:
@@ -100,7 +100,7 @@ def hold(disk: Disk, file: str, *, exclusive: bool) -> Hold | None:
 
 
 def _hold_now(disk: Disk, file: str, *, exclusive: bool) -> tuple[int, bool]:
-    """A descriptor of what the path names, locked; and whether there are locks at all."""
+    """A locked descriptor of the file at the path, and whether the file system has locks at all."""
     while True:
         try:
             descriptor = _open_for_locking(disk, file)
@@ -120,7 +120,7 @@ def _hold_now(disk: Disk, file: str, *, exclusive: bool) -> tuple[int, bool]:
 
 
 def is_held(disk: Disk, file: str) -> bool | None:
-    """Whether anybody holds the file; None where there are no locks."""
+    """Whether any process holds the file; None if the file system has no locks."""
     for pause in (*_PATIENCE_OF_ASKING, None):
         try:
             with _locked_for_an_instant(disk, file) as has_locks:
@@ -134,7 +134,7 @@ def is_held(disk: Disk, file: str) -> bool | None:
 
 
 def remove_unheld(disk: Disk, file: str) -> bool:
-    """Removes the file if nobody holds it; says whether it did."""
+    """Removes the file if it is not held; returns whether it did."""
     try:
         with _locked_for_an_instant(disk, file) as has_locks:
             if has_locks:
@@ -146,7 +146,7 @@ def remove_unheld(disk: Disk, file: str) -> bool:
 
 @contextlib.contextmanager
 def _locked_for_an_instant(disk: Disk, file: str) -> Iterator[bool]:
-    """Locks what the path names exclusively; says whether there are locks, BlockingIOError when it is held."""
+    """Locks the file at the path exclusively; yields whether there are locks, BlockingIOError if it is held."""
     with _turn:
         while True:
             descriptor = _open_for_locking(disk, file)
@@ -160,7 +160,7 @@ def _locked_for_an_instant(disk: Disk, file: str) -> Iterator[bool]:
 
 
 def _open_for_locking(disk: Disk, file: str) -> int:
-    """A descriptor to lock: a writable one if it can be had, network file systems lock no others exclusively."""
+    """A descriptor to lock, writable if possible: network file systems lock only those exclusively."""
     try:
         return disk.open_existing(file, writable=True)
     except OSError as error:
@@ -170,7 +170,7 @@ def _open_for_locking(disk: Disk, file: str) -> int:
 
 
 def _locks(disk: Disk, descriptor: int, *, exclusive: bool) -> bool:
-    """Whether there are locks; then the descriptor has one, else BlockingIOError is raised."""
+    """Locks the descriptor; False if the file system has no locks, BlockingIOError if another lock conflicts."""
     try:
         disk.lock(descriptor, exclusive=exclusive)
         return True
@@ -181,7 +181,7 @@ def _locks(disk: Disk, descriptor: int, *, exclusive: bool) -> bool:
 
 
 def _names(disk: Disk, file: str, descriptor: int) -> bool:
-    """Whether the path leads to what the descriptor does."""
+    """Whether path and descriptor refer to the same file."""
     try:
         return disk.stat(file).inode == disk.status(descriptor).inode
     except FileNotFoundError:

@@ -1,20 +1,20 @@
 """Delays Ctrl-C to a safe moment: a batch happens as a whole or not at all.
 
-Python raises KeyboardInterrupt between any two instructions, also in the middle of changing rows. Inside this block an
-interrupt is only noted, and raised when the block is left; code that can still stop without a trace says how
-(`stop_with`).
+Python raises KeyboardInterrupt between any two instructions, even in the middle of changing rows. Inside this block an
+interrupt is only noted, and raised when the block is left. Code that can still stop without effects passes a function
+that does so (`stop_with`).
 
     with Interrupts() as interrupts:
         with interrupts.stop_with(stop):     # nothing has happened yet: stop() undoes the rest
             ...
-        ...                                  # from here on it goes through to the end
+        ...                                  # from here on it runs to the end
     # KeyboardInterrupt is raised here
 
-Only the main thread gets signals in Python, so elsewhere the block does nothing. A handler of the user's own is called
-in place of Python's.
+In Python only the main thread receives signals, so in other threads the block does nothing. If the user has installed
+a handler, that is called instead of Python's.
 
-The block stands around every single transaction, so it calls the C functions under the module `signal`: without the
-conversion to enums they take 0.6 us where the module takes 12.
+The block surrounds every single transaction, so it calls the C functions under the module `signal`: without the
+conversion to enums they take 0.6 us, the module's take 12.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def stop_with(self, stop: Callable[[], None]) -> Iterator[None]:
-        """An interrupt in this block calls `stop` at once."""
+        """An interrupt in this block, or noted before it, calls `stop` at once."""
         self._stop = stop
         try:
             if self.requested:

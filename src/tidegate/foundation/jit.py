@@ -6,13 +6,13 @@ Three kinds of functions become machine code:
     generated program   the transactions of one user, as Python text     load_program(source)
     entry               one function of a program, for other machine code to call by its address   @entry
 
-All run without the GIL and are kept on disk, so that a process compiles nothing that an earlier one compiled. Many
+All run without the GIL and are cached on disk, so that a process compiles nothing that an earlier one compiled. Many
 Spark workers may start at once, and Numba's own cache is not safe for that: two writers can pick the same file name for
 different code, and its index is replaced before the code that it points to. `_SharedCacheFile` takes a file lock, gives
-every entry a name of its own, and writes code first and index last; a crash at any moment leaves a usable cache.
+every entry a unique name, and writes the code first and the index last; a crash at any moment leaves a usable cache.
 
-Machine code from a file runs as this user, so it is taken only from private folders, which nobody else can write to
-(see `private_folder`). The first one of these that can be written is used:
+Machine code from a file runs with this user's rights, so it is loaded only from private folders, which no other user
+can write to (see `private_folder`). The first of these that is writable is used:
 
     of a kernel               $NUMBA_CACHE_DIR, `__pycache__` beside its source, the cache directory
     of a generated program    $NUMBA_CACHE_DIR, `__pycache__` in the cache directory
@@ -21,10 +21,10 @@ Machine code from a file runs as this user, so it is taken only from private fol
 
 Folders that others can write to are skipped, with a warning. Without any folder, code is compiled in memory.
 
-A generated program can also run as plain Python (`uncompiled`), which needs no compilation: so the tests compare
+A generated program can also run as plain Python (`uncompiled`), which needs no compilation: this lets the tests compare
 thousands of programs in minutes.
 
-No fast-math and no fused multiply-add anywhere: floats must come out as Python computes them.
+No fast-math and no fused multiply-add anywhere: float results must equal Python's.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ __all__ = [
 _log = logging.getLogger(__name__)
 _uncompiled: ContextVar[bool] = ContextVar("tidegate_uncompiled", default=False)
 _loaded: dict[tuple[str, bool], ModuleType] = {}
-# Without reference counts (_nrt): a kernel allocates nothing, and counting the arrays of each call took
-# 105 ns a transaction where 18 ns suffice.
+# No reference counts (_nrt): a kernel allocates nothing, and reference counting of the arrays of each call raised
+# the cost of a transaction from 18 to 105 ns.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": False, "_nrt": False}
 
 
 class _SharedCacheFile(IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's cache files, safe for many processes, for a crash at any moment, and from other users."""
+    """Numba's cache files, made safe against concurrent processes, crashes at any moment, and other users."""
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -112,7 +112,7 @@ class _SharedCacheFile(IndexDataCacheFile):  # type: ignore[misc]
     def _load_data(self, name: str) -> Any:
         data = private_folder.read(Path(self._cache_path), name)
         if data is None:
-            raise FileNotFoundError(name)  # which the caller takes as "not kept"
+            raise FileNotFoundError(name)  # the caller treats this as "not cached"
         return pickle.loads(data)
 
     @contextlib.contextmanager
@@ -130,7 +130,7 @@ class _SharedCacheFile(IndexDataCacheFile):  # type: ignore[misc]
     def save(self, key: Any, data: Any) -> None:
         if _refused(Path(self._cache_path)):
             return
-        with contextlib.suppress(OSError), self._lock():  # a full disk: the code runs all the same
+        with contextlib.suppress(OSError), self._lock():  # a full disk: the code still runs
             overloads = self._load_index()
             name = self._index_name.removesuffix(".nbi") + f".{uuid.uuid4().hex[:12]}.nbc"
             self._save_data(name, data)
@@ -139,7 +139,7 @@ class _SharedCacheFile(IndexDataCacheFile):  # type: ignore[misc]
 
 
 class _PrivateLocator(InTreeCacheLocator):  # type: ignore[misc]
-    """Keeps a function's code in the first of Numba's own places and ours that is private."""
+    """Caches a function's code in the first private folder among Numba's places and ours."""
 
     def __init__(self, function: Callable[..., Any], file: str, folder: Path) -> None:
         super().__init__(function, file)
@@ -172,7 +172,7 @@ class _SharedCache(FunctionCache):  # type: ignore[misc]
 
 @functools.cache
 def _sources(folder: Path) -> str:
-    """What the Python files of a folder say, as one number."""
+    """A hash of all Python files of a folder."""
     found = hashlib.sha256()
     for file in sorted(folder.glob("*.py")):
         found.update(file.read_bytes())
@@ -180,7 +180,7 @@ def _sources(folder: Path) -> str:
 
 
 def _neighbours(file: str) -> str:
-    """What a function may have taken into itself: a kernel those of modules beside it, a program all kernels."""
+    """A hash of the sources that may be inlined into a function: a kernel's own package; all kernels for a program."""
     folder = Path(file).parent
     here = Path(__file__).parent
     ours = here.parent in folder.parents
@@ -188,7 +188,7 @@ def _neighbours(file: str) -> str:
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a loop over arrays to machine code that runs without the GIL, kept on disk."""
+    """Compile a loop over arrays to machine code that runs without the GIL and is cached on disk."""
     dispatcher = numba.njit(**_OPTIONS)(function)
     with contextlib.suppress(RuntimeError):  # no writable place for a cache: compile every time
         dispatcher._cache = _SharedCache(function)
@@ -197,13 +197,13 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inline(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that becomes a part of the kernels that call it; plain under `uncompiled`."""
+    """Decorate a function that is inlined into the kernels that call it; plain Python under `uncompiled`."""
     compiled: Callable[..., Any] = function if _uncompiled.get() else numba.njit(forceinline=True, **_OPTIONS)(function)
     return compiled
 
 
 def compiled_form(of: Callable[..., Any], inlined: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate what compiled code runs where it calls `of`, a function of plain Python that is its definition."""
+    """Decorate the implementation that compiled code uses for `of`, a plain Python function that defines it."""
     options = {"forceinline": True, **_OPTIONS} if inlined else {"error_model": "numpy"}
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,7 +214,7 @@ def compiled_form(of: Callable[..., Any], inlined: bool = False) -> Callable[[Ca
 
 
 def kernel_or_plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate the entry of a generated program: a kernel kept on disk, or plain under `uncompiled`."""
+    """Decorate the main function of a generated program: a kernel cached on disk; plain Python under `uncompiled`."""
     return function if _uncompiled.get() else kernel(function)
 
 
@@ -224,9 +224,9 @@ ENTRY_FAILED = -1
 
 
 class Entry:
-    """A function of four integers that machine code calls by its address; made when first asked for.
+    """A function of four integers that machine code calls by its address; compiled when that is first needed.
 
-    As plain Python it cannot raise through its caller: it returns `ENTRY_FAILED`, and `error` is what it
+    As plain Python it cannot raise through its caller: it returns `ENTRY_FAILED`, and `error` holds what it
     raised, until the caller clears it.
     """
 
@@ -237,7 +237,7 @@ class Entry:
 
     @functools.cached_property
     def address(self) -> int:
-        """Where the function begins, as C sees it: int64 of four int64."""
+        """The address of the function, in C: int64 f(int64, int64, int64, int64)."""
         if self.plain:
             return ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         self._compiled.compile()
@@ -249,7 +249,7 @@ class Entry:
 
     @functools.cached_property
     def _compiled(self) -> Any:
-        options = {name: value for name, value in _OPTIONS.items() if name != "nogil"}  # the caller has none
+        options = {name: value for name, value in _OPTIONS.items() if name != "nogil"}  # the caller does not hold it
         compiled: Any = CFunc(self.function, _ENTRY_SIGNATURE, {}, options)
         with contextlib.suppress(RuntimeError):  # no writable place for a cache: compile every time
             compiled._cache = _SharedCache(self.function)
@@ -257,7 +257,7 @@ class Entry:
 
     def _call(self, first: int, second: int, third: int, fourth: int) -> int:
         try:
-            with np.errstate(all="ignore"):  # machine code computes infinities and NaN without a word, too
+            with np.errstate(all="ignore"):  # machine code gives no warnings for infinities and NaN either
                 return int(self.function(first, second, third, fourth))
         except BaseException as error:
             self.error = error
@@ -265,7 +265,7 @@ class Entry:
 
 
 def entry(function: Callable[[int, int, int, int], int]) -> Entry:
-    """Decorate a function of a generated program that machine code calls; plain under `uncompiled`."""
+    """Decorate a function of a generated program that machine code calls; plain Python under `uncompiled`."""
     return Entry(function, _uncompiled.get())
 
 
@@ -285,7 +285,7 @@ def is_uncompiled() -> bool:
 
 
 def cache_directory() -> Path | None:
-    """Where generated programs are kept: a private folder of this user; None where there is no place for one."""
+    """The folder of generated programs: a private folder of this user; None if there is no place for one."""
     chosen = os.environ.get("TIDEGATE_CACHE_DIR")
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"))
     candidates = [Path(chosen)] if chosen else [home / "tidegate"] if home.is_absolute() else []
@@ -295,11 +295,11 @@ def cache_directory() -> Path | None:
 
 
 def _code_folder(file: Path, below: str) -> Path | None:
-    """Where the code of a source file's functions is kept, in the order in which Numba looks for a place."""
+    """The cache folder for the functions of a source file; candidates are tried in Numba's order."""
     chosen = numba.config.CACHE_DIR
     if chosen and _usable(Path(chosen) / below):
         return Path(chosen) / below
-    # Numba passes over it without a word, too, when it cannot be written. Python makes it with this mode.
+    # Numba also skips it silently when it is not writable. Python creates it with this mode.
     if _usable(file.parent / "__pycache__", mode=0o755, told=False):
         return file.parent / "__pycache__"
     ours = cache_directory()
@@ -311,7 +311,7 @@ _warned: set[Path] = set()
 
 
 def _folder_of_this_process() -> Path | None:
-    """A new folder that goes when this process ends; processes that it forks use it, too."""
+    """A new folder that is removed when this process ends; its forks use it too."""
     if not _of_this_process or not _of_this_process[0].is_dir():
         try:
             made = Path(tempfile.mkdtemp(prefix="tidegate-cache-"))  # mode 0700
@@ -328,14 +328,14 @@ def _remove(folder: Path, maker: int) -> None:
 
 
 def _usable(folder: Path, mode: int = 0o700, told: bool = True) -> bool:
-    """Whether code can be kept in a folder, which is made if it is not there."""
+    """Whether code can be cached in a folder, which is created if missing."""
     with contextlib.suppress(OSError):
         private_folder.make(folder, mode)
     return not _refused(folder, told)
 
 
 def _refused(folder: Path, told: bool = True) -> bool:
-    """Whether somebody else could have put code into a folder (a warning says so once), or we cannot."""
+    """Whether another user could have put code into a folder (logged once), or this user cannot write to it."""
     try:
         found = private_folder.weakness(folder)
     except OSError:
@@ -358,10 +358,10 @@ def _refused(folder: Path, told: bool = True) -> bool:
 def load_program(
     source: str, provided: Mapping[str, object] | None = None, depends: Iterable[ModuleType] = ()
 ) -> ModuleType:
-    """The module that `source` makes; the same text gives the same module and the same machine code.
+    """The module made from `source`; the same text gives the same module and the same machine code.
 
-    The text may name what is `provided`. Machine code that is kept is bound to the modules that it `depends` on as they
-    are now.
+    The text may use the names in `provided`. Cached machine code is tied to the present content of the modules that it
+    `depends` on.
     """
     plain = _uncompiled.get()
     identity = f"{_compiler_identity()} {_files_identity(frozenset(str(module.__file__) for module in depends))}"
@@ -375,7 +375,7 @@ def load_program(
     file = None if plain else _program_file(name, source)
     if not plain:
         sys.modules[name] = module  # cached machine code finds its module here
-    # The text, never the file: that is there for Numba, which keeps code beside it, and for tracebacks.
+    # Run the text, never the file: the file serves Numba, which caches code beside it, and tracebacks.
     exec(compile(source, str(file or f"<{name}>"), "exec"), module.__dict__)
     _loaded[key, plain] = module
     return module
@@ -383,7 +383,7 @@ def load_program(
 
 @functools.cache
 def _compiler_identity() -> str:
-    """What machine code depends on besides a program's text and what it calls: the compiler and its options."""
+    """The compiler and its options, on which machine code depends besides the program's text and what it calls."""
     return f"{numba.__version__} {sys.version_info[:2]} {_files_identity(frozenset([__file__]))}"
 
 
@@ -414,6 +414,6 @@ def _program_file(name: str, source: str) -> Path | None:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
-    except OSError:  # a full disk: the program runs, its machine code is not kept
+    except OSError:  # a full disk: the program runs, its machine code is not cached
         return None
     return path

@@ -1,4 +1,4 @@
-"""Arrays that are known by their address alone.
+"""Array views of memory of which only the address is known.
 
 A generated program's `operate` is called from machine code, which can pass numbers but no NumPy arrays. So the arrays
 of a batch are listed by address, and the program makes views of them:
@@ -10,8 +10,8 @@ of a batch are listed by address, and the program makes views of them:
     key_floats_at(address, width)[slot, field]
 
 Each function exists twice: as plain Python over NumPy, and in compiled code, where a view is a pointer in a register.
-Nothing is allocated or counted: the caller keeps the array alive. A view has no length, so an index past the end is not
-noticed; slots and offsets come from the engine, which made both.
+Nothing is allocated or reference-counted: the caller keeps the array alive. A view has no length, so an index past the
+end is not detected; slots and offsets come from the engine, which also made the arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegate.foundation.jit import ir, lower_builtin, populate_array, type_call
 
 Array = npt.NDArray[Any]
 
-LENGTH = 1 << 48  # longer than any memory; a view says so because its length is not known
+LENGTH = 1 << 48  # longer than any memory: the real length of a view is not known
 VIEWS_KEPT = 1 << 12
 
 
@@ -70,12 +70,12 @@ def key_floats_at(address: int, width: int) -> Array:
 
 
 # --- machine code ---------------------------------------------------------------------------------
-# Not overloads: without reference counts a compiled function cannot return an array that it made, while
-# code that is lowered in place can.
+# Rejected: overloads. Without reference counts a compiled function cannot return an array that it made, but code
+# that is lowered in place can.
 
 
 def _lower(function: Callable[..., Array], element: Any, dimensions: int) -> None:
-    """Tell the compiler what `function` is: a view of elements at an address, rows of them if 2-D."""
+    """Register with the compiler how `function` makes a view of the elements, or rows of them, at an address."""
     array = types.Array(element, dimensions, "C")
     integers = (types.int64,) * dimensions
 

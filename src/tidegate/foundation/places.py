@@ -1,6 +1,6 @@
-"""Where in a user's source something stands, and how an error shows it.
+"""A place in a user's source, and how an error shows it.
 
-An error about a declaration is read by the person who wrote that line, so it shows the line:
+The reader of an error about a declaration is the person who wrote that line, so the error shows the line:
 
     ledger.py:14: transaction 'transfer': table Account has no field 'balanse'
         src.balanse -= amount
@@ -26,6 +26,6 @@ class Place:
         return linecache.getline(self.file, self.line).strip()
 
     def describe(self, message: str, advice: str = "") -> str:
-        """The message with its place in front, the source line below, and what to do at the end."""
+        """The message preceded by its place, followed by the source line and the advice."""
         shown = f"\n    {self.text}" if self.text else ""
         return f"{self.file}:{self.line}: {message}{shown}" + (f"\n{advice}" if advice else "")

@@ -1,15 +1,15 @@
-"""Folders whose files may be run as code, because nobody else can have put them there.
+"""Folders whose files may be run as code, because no other user can have put them there.
 
-Whoever can write the files of compiled code decides what this process runs. A folder may be shared, such as the
+A user who can write the files of compiled code decides what this process runs. A folder may be shared, such as the
 system's temporary folder, so it is checked before it is used:
 
     the temporary folder         root, mode 1777        sticky: only the owner of an entry can move it away
-      tidegate-cache-1000        uid 1000, mode 0700    ours, and nobody else can write to it
+      tidegate-cache-1000        uid 1000, mode 0700    ours, and no other user can write to it
         run-7.py311.nbi          uid 1000, mode 0600    the same for each file, checked after it was opened
 
-Invariant: a folder is private if it and all folders above it belong to this user or to root, and neither a group nor
-all can write to them; folders above may be writable if they are sticky. Symbolic links are followed one by one: each
-must belong to this user or to root, too. So nobody else can exchange anything between the check and the use.
+Invariant: a folder is private if it and all folders above it belong to this user or to root, and are writable neither
+for a group nor for all; folders above may be writable if they are sticky. Symbolic links are followed one by one, and
+each must belong to this user or to root too. So no other user can replace anything between the check and the use.
 
 An access control list that lets others write shows in the group's bits, and is refused. Root and other processes of
 this user are trusted.
@@ -29,7 +29,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class Weakness:
-    """What lets somebody else decide what a folder holds."""
+    """The reason why another user could change what a folder holds."""
 
     folder: Path
     place: Path
@@ -47,22 +47,22 @@ class Weakness:
 
 
 def make(folder: Path, mode: int = 0o700) -> None:
-    """Create a folder with what is missing above it; whatever exists already stays as it is."""
+    """Create a folder and the missing ones above it; existing folders are not changed."""
     if not folder.parent.exists():
         make(folder.parent, mode)
     folder.mkdir(mode, exist_ok=True)
 
 
 def weakness(folder: Path) -> Weakness | None:
-    """Why a folder is not private; None if it is. Raises OSError if it is not there or no folder."""
+    """Why a folder is not private; None if it is. Raises OSError if it does not exist or is not a folder."""
     place = Path("/")
-    left = [*reversed(os.path.join(os.getcwd(), folder).split("/"))]  # not abspath: `..` after a link is elsewhere
+    left = [*reversed(os.path.join(os.getcwd(), folder).split("/"))]  # not abspath: it gets `..` after a link wrong
     links = 0
     while left:
         part = left.pop()
         if part == "..":
             place = place.parent
-            left = left or ["."]  # where the path ends is looked at as such
+            left = left or ["."]  # so that the folder in which the path ends is checked as the last one
             continue
         found = place if part in ("", ".") else place / part
         status = os.lstat(found)
@@ -86,11 +86,11 @@ def weakness(folder: Path) -> Weakness | None:
 
 
 def read(folder: Path, name: str) -> bytes | None:
-    """What a file of a private folder holds; None if it is not there, or if somebody else could have written it."""
+    """The content of a file of a private folder; None if it is missing, or if another user could have written it."""
     try:
         if weakness(folder) is not None:
             return None
-        # Not blocking: what was put there may be a pipe that nobody writes to.
+        # Non-blocking, because the file may be a pipe without a writer.
         descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None

@@ -1,13 +1,12 @@
 """Whether the process that left its name in a file is still running.
 
-Process ids are reused; together with its start time an id names one process of one machine. Temporary files carry that
-pair.
+Process ids are reused, but an id together with its start time identifies one process of a machine. Temporary files
+carry that pair.
 
-Invariant: `is_running` may call a dead process alive only if another one got the same id within `TOLERANCE_SECONDS` of
-its start; it never calls a live one dead. A zombie counts as gone: it runs no code any more, and in a container without
-an init process nobody ever reaps it.
-
-Not here: processes of other machines; callers compare `host()` first.
+Invariant: `is_running` may report a dead process as alive only if another one got the same id within
+`TOLERANCE_SECONDS` of its start; it never reports a live one as dead. A zombie counts as gone: it runs no code any
+more, and in a container without an init process it is never reaped.
+It does not know processes of other machines; callers compare `host()` first.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def started(pid: int) -> float:
 
 @functools.lru_cache(maxsize=4)
 def _own_start(pid: int) -> float:
-    """As `started`, remembered: a fork has another pid, so it does not inherit the answer."""
+    """As `started`, cached by pid: a fork has another pid, so it does not inherit the answer."""
     return float(psutil.Process(pid).create_time())
 
 

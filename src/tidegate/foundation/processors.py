@@ -1,15 +1,15 @@
 """The processors that this process may use, and where its threads wake up.
 
 A thread wakes up where it slept or where its caller runs, and the caller's processor is busy until the caller waits. So
-two workers may begin on one processor while another idles until the system balances its load, milliseconds later:
-longer than many a batch takes.
+two workers may begin on one processor while another stays idle until the system balances its load. That takes
+milliseconds, which is longer than many batches take.
 
     caller    wakes both, waits ...........        processor 1
     worker 0  running                              processor 0
     worker 1  ready, but must wait for worker 0    processor 0
 
-Where there are few processors and as many workers, each worker is therefore told where to wake up. It may move from
-then on.
+So if there are few processors and at least as many workers, each worker is pinned to a processor before it wakes up.
+Once it runs, it may move.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 TOLD_MAX = 4
-"""Each that is told takes two calls of the system, and one processor of many that idles is a small loss."""
+"""Threads are pinned on up to this many processors: each costs two system calls, one idle of many is a small loss."""
 
 
 def processors() -> int:
@@ -32,31 +32,31 @@ def processors() -> int:
 
 
 class Placement(Protocol):
-    """Says where threads wake up; one for each set of threads."""
+    """Decides where threads wake up; one object for each set of threads."""
 
     def place(self, threads: Iterable[int], count: int) -> Callable[[], None]:
-        """Tell sleeping threads, by their native ids, where to wake up; `count` is how many will.
+        """Set where sleeping threads, given by native ids, wake up; `count` is how many will.
 
-        Each of them calls what is returned as soon as it runs.
+        Each of them calls the returned function as soon as it runs.
         """
 
 
 class Anywhere:
-    """Leaves it to the system."""
+    """Leaves the placement to the system."""
 
     def place(self, threads: Iterable[int], count: int) -> Callable[[], None]:
-        """Tell nobody anything."""
+        """Do nothing."""
         return _nothing
 
 
 class OwnProcessors:
-    """Gives each thread a processor to wake up on, where there are few and all are needed."""
+    """Gives each thread a processor to wake up on, if processors are few and all are needed."""
 
     def __init__(self) -> None:
         self._told = False
 
     def place(self, threads: Iterable[int], count: int) -> Callable[[], None]:
-        """Tell the threads; when they run they may go anywhere."""
+        """Pin the threads; the returned function lets a running thread move anywhere."""
         everywhere = os.sched_getaffinity(0)
         few = 1 < len(everywhere) <= min(count, TOLD_MAX)
         if few or self._told:
@@ -67,7 +67,7 @@ class OwnProcessors:
 
 
 def usual_placement() -> Placement:
-    """What suits this system: not every one lets threads choose."""
+    """The placement for this system: not every system can pin threads."""
     return OwnProcessors() if hasattr(os, "sched_setaffinity") else Anywhere()
 
 

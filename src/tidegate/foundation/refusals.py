@@ -1,11 +1,11 @@
-"""The words for what a file system refused: the error to raise, with the reason and what to do next.
+"""Errors for what a file system refused, with the reason and what to do next.
 
     failed("state/7.change", "write", OSError(ENOSPC))
       StorageFailed: state/7.change: could not write it: No space left on device (errno 28). Nothing was
       committed; what was committed before stands. Free space on the file system that holds it, ...
 
-Invariant: only `failed` of a write says that nothing was committed, and `in_doubt` never does: who
-reads such a message decides by it whether to ask again.
+Invariant: only `failed` of a write says that nothing was committed, and `in_doubt` never does: readers
+of such a message decide by it whether to try again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def failed(file: str, action: str, error: Exception) -> StorageFailed:
 
 @contextlib.contextmanager
 def refusing(file: str, action: str) -> Iterator[None]:
-    """Whatever the disk raises inside is raised as `failed`, except that a missing file stays FileNotFoundError."""
+    """Turns an OSError raised inside into `failed`, except that a missing file stays FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def refusing(file: str, action: str) -> Iterator[None]:
 
 
 def in_doubt(file: str, step: str, error: Exception) -> StorageUncertain:
-    """A step failed after which the file may be there or not, or may not last; `step` ends a sentence."""
+    """After this failed step the file may or may not exist, and may not last; `step` says what failed."""
     return StorageUncertain(
         f"{file}: {step}: {reason(error)}. It may be written or not, and a power failure may still undo it. "
         f"{_advice(error)} Work that is found then is not repeated."
@@ -58,12 +58,12 @@ def in_doubt(file: str, step: str, error: Exception) -> StorageUncertain:
 
 
 def taken(file: str) -> FileExistsError:
-    """The name belongs to a file that somebody else wrote."""
+    """The name belongs to a file of another writer."""
     return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), file)
 
 
 def reason(error: Exception) -> str:
-    """What the file system said, in words."""
+    """The file system's error as text."""
     if isinstance(error, OSError) and error.errno:
         return f"{os.strerror(error.errno)} (errno {error.errno})"
     return f"{type(error).__name__}: {error}"

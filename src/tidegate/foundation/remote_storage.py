@@ -1,23 +1,23 @@
 """State in any file system that fsspec reaches: object stores, and file systems with a rename.
 
 The hard part is that exactly one of several writers of a name succeeds. An object store creates a whole object in one
-step and can be asked to refuse a taken name; elsewhere a temporary file is renamed, which has to refuse likewise:
+step and can be asked to refuse a taken name; elsewhere a temporary file is renamed, and the rename must refuse too:
 
     object store     put(name, bytes, if there is no such object)
     others           put(temporary, bytes), rename(temporary, name)
 
-Neither can be relied on. Stores that are compatible with S3 may ignore the condition, old packages drop it silently,
-and most renames replace. So before the first exclusive write under a path a probe object is created twice; where the
-second one is not refused, exclusive writes are refused instead. Checking before the write would not do: two writers can
-both pass the check.
+Neither can be relied on. S3-compatible stores may ignore the condition, old packages drop it silently, and most renames
+replace. So before the first exclusive write under a path a probe object is created twice. If the second creation is not
+refused, the storage itself refuses exclusive writes. Rejected: checking before the write, because two writers can both
+pass the check.
 
 Invariant: as in storage.py. A store acknowledges only what it keeps, so `settle` is `exists`.
 
-An answer can get lost, and clients then repeat the request. So a put that failed in any other way than "the name is
-taken" is `StorageUncertain`, and so is "taken" when the object holds exactly our bytes: it may be our own, put by the
+An answer can get lost, and clients then repeat the request. So a put that failed for any other reason than "the name is
+taken" is `StorageUncertain`, and so is "taken" if the object holds exactly our bytes: it may be our own, put by the
 first of two requests.
 
-Not here: locks, and files that grow; `hold` and `is_held` give None, `appends` is False.
+There are no locks and no append-only files: `hold` and `is_held` return None, `appends` is False.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tidegate.foundation.storage import Bytes, Names
 _ATOMIC_PUT = {"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"}
 _ALREADY_THERE = (412, "412", "PreconditionFailed")
 
-# fsspec's file system in memory looks and then writes; its only writers are the threads of this process.
+# fsspec's in-memory file system checks and then writes, not atomically; its only writers are threads of this process.
 _MEMORY_TURN = threading.Lock()
 
 _PROBING = threading.Lock()
@@ -48,7 +48,7 @@ _REFUSES: dict[tuple[int, str], bool] = {}  # (file system, root): whether it re
 class RemoteStorage:
     """State in any file system that fsspec reaches; `path` is the URL as it was given.
 
-    It has no address: another process might not be able to open it, as this one may have been given credentials.
+    It has no address: another process may not be able to open it, for lack of the credentials that this one has.
     """
 
     address, appends, visible_is_durable = None, False, True
@@ -60,8 +60,8 @@ class RemoteStorage:
 
     @classmethod
     def open(cls, path: str) -> RemoteStorage:
-        """The storage at an fsspec URL; says which package is missing when one is."""
-        import fsspec  # a tenth of a second that local state need not pay
+        """The storage at an fsspec URL; the error names a missing package."""
+        import fsspec  # takes a tenth of a second, which local state need not pay
 
         try:
             file_system, root = fsspec.core.url_to_fs(path)
@@ -73,12 +73,12 @@ class RemoteStorage:
         return cls(file_system, root, path, atomic_put=path.partition(":")[0] in _ATOMIC_PUT)
 
     def list(self) -> Names:
-        """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
+        """The names of all files except temporary ones, sorted; empty if there is no folder yet."""
         return sorted(name for name in self._listing() if not leftovers.is_temporary(name))
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """The bytes from `offset`, `length` of them or fewer where the file ends earlier."""
-        if length == 0:  # some stores have no way to ask for an empty range
+        """`length` bytes from `offset`, or fewer if the file ends earlier."""
+        if length == 0:  # some stores cannot serve an empty range
             self.size(name)
             return pa.py_buffer(b"")
         end = None if length is None else offset + length
@@ -88,10 +88,10 @@ class RemoteStorage:
             except Exception:
                 if offset < self.size(name):
                     raise
-                return pa.py_buffer(b"")  # to some stores a range behind the end is an error
+                return pa.py_buffer(b"")  # for some stores a range after the end is an error
 
     def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
-        """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken."""
+        """Makes `name` hold `parts`; FileExistsError if `exclusive` and the name is taken."""
         target = self._file(name)
         data = b"".join(memoryview(part).cast("B") for part in parts)
         if exclusive:
@@ -105,7 +105,7 @@ class RemoteStorage:
             self._move_in(name, target, data, exclusive=exclusive)
 
     def settle(self, name: str) -> bool:
-        """Whether the file is there: a store acknowledges only what it keeps."""
+        """Whether the file exists: a store acknowledges only what it keeps."""
         return self.exists(name)
 
     def hint(self, name: str, data: bytes) -> None:
@@ -143,7 +143,7 @@ class RemoteStorage:
             return int(self._info(self._file(name))["size"])
 
     def sweep(self) -> Names:
-        """Removes what crashed writers left behind; gives the names removed."""
+        """Removes what crashed writers left behind; returns the removed names."""
 
         def modified(name: str) -> float:
             with self._border(name, "read"):
@@ -164,9 +164,9 @@ class RemoteStorage:
         return f"{self.path.rstrip('/')}/{name}".rstrip("/")
 
     def _info(self, file: str) -> Any:
-        """What is known of a file, asked now: packages answer from listings that they remember.
+        """Fresh metadata of a file, past the listings that packages cache.
 
-        Not fsspec's `exists`: that takes every error, a lost connection too, for a missing file.
+        Rejected: fsspec's `exists`, which treats every error, even a lost connection, as a missing file.
         """
         self._file_system.invalidate_cache(self._root)
         return self._file_system.info(file)
@@ -189,7 +189,7 @@ class RemoteStorage:
 
     @contextlib.contextmanager
     def _border(self, name: str, action: str) -> Iterator[None]:
-        """Turns whatever a file system's package raises into this module's errors."""
+        """Turns the exceptions of a file system's package into this module's errors."""
         try:
             yield
         except (FileExistsError, StorageFailed):
@@ -250,7 +250,7 @@ class RemoteStorage:
             return False
 
     def _require_refusal(self) -> None:
-        """That the file system refuses a taken name; found out once per root and process."""
+        """Requires that the file system refuses a taken name; probed once per root and process."""
         key = (hash(self._file_system), self._root)
         with _PROBING:
             if key not in _REFUSES:
@@ -301,7 +301,7 @@ class RemoteStorage:
 
 
 def _says_taken(error: BaseException | None) -> bool:
-    """Whether an error means that the name is taken; not every store says so in the words that its package knows."""
+    """Whether an error means that the name is taken; not every store's error is recognised by its package."""
     while error is not None:
         response = getattr(error, "response", None)
         code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None

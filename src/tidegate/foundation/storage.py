@@ -1,7 +1,7 @@
 """The only module that reads and writes files of state: whole files, in one flat folder.
 
-A file of state is written once and never changed. It appears in one step, so that a reader sees all of it or nothing,
-whenever a process dies:
+A file of state is written once and never changed. It appears atomically: readers see all of it or nothing, whenever
+a process dies:
 
     write bytes to a temporary file       a crash here leaves it behind; `sweep` removes it (leftovers.py)
     fsync the file                        its bytes are on the disk
@@ -14,20 +14,20 @@ A write that fails says exactly how much is known:
 
     FileExistsError      the name is taken, nothing of ours is visible
     StorageFailed        it stopped before the link: nothing is visible under that name
-    StorageUncertain     the link, the rename or the sync behind it failed: it may be there or not,
-                         and it may not last. `settle` says which, once the disk answers again
+    StorageUncertain     the link, the rename or the sync after it failed: the file may or may not exist,
+                         and it may not last. `settle` finds out which, once the disk answers again
 
-Invariant: a name that `write` made holds exactly the bytes of one call, and once `write` returned, or `settle` said
-True, no crash removes it.
+Invariant: a name that `write` made holds exactly the bytes of one call. Once `write` has returned, or `settle` has
+returned True, no crash removes it.
 
 There are three more kinds of files. A hint may be lost (`hint`), a lock ends with its holder (`hold`, holds.py), and a
 log grows at its end (`append_to`, appending.py). `open_storage` picks the implementation: local paths use the operating
 system through disk.py, anything else goes through fsspec (remote_storage.py).
 
-Reads copy into memory instead of mapping it: a mapped file that a network file system loses kills the process with
-SIGBUS where a read gives an error, and the copy costs 10 ms per 100 MB.
+Reads copy the file into memory. Rejected: mapping it. If a network file system loses a mapped file, SIGBUS kills the
+process, where a read returns an error; and the copy costs only 10 ms per 100 MB.
 
-A missing file is `FileNotFoundError`; every other refusal that is not named above is `StorageFailed`.
+A missing file is `FileNotFoundError`; every other failure that is not named above is `StorageFailed`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tidegate.foundation.errors import StorageFailed
 from tidegate.foundation.holds import Hold
 
 SYNC_EVERY_BYTES = 1 << 20
-"""A large file is synced on the way: what is not synced yet is what the sync of another file, a log, waits for."""
+"""A large file is synced piece by piece, because the sync of another file, a log, waits for its unsynced bytes."""
 
 Names = list[str]
 Bytes: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
@@ -63,7 +63,7 @@ class Storage(Protocol):
 
     @property
     def address(self) -> str | None:
-        """What another process of this machine opens the same storage by; None where it might not get the same one."""
+        """The path by which another process of this machine opens this storage; None if that might fail or differ."""
 
     @property
     def appends(self) -> bool:
@@ -74,36 +74,36 @@ class Storage(Protocol):
         """Whether a file that can be read is certain to stay, without a sync."""
 
     def list(self) -> Names:
-        """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
+        """The names of all files except temporary ones, sorted; empty if there is no folder yet."""
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """The bytes from `offset`, `length` of them or fewer where the file ends earlier."""
+        """`length` bytes from `offset`, or fewer if the file ends earlier."""
 
     def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
-        """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken.
+        """Makes `name` hold `parts`; FileExistsError if `exclusive` and the name is taken.
 
-        StorageUncertain when it may have happened or may not last; any other StorageFailed: it did not happen.
+        StorageUncertain: the write may or may not have happened, or may not last. Any other StorageFailed: it did not.
         """
 
     def settle(self, name: str) -> bool:
-        """Whether the file is there, and then certainly stays; StorageFailed when that cannot be made certain."""
+        """Whether the file exists; if so, it is durable on return. StorageFailed if that cannot be ensured."""
 
     def hint(self, name: str, data: bytes) -> None:
-        """Replaces a small file as a whole, without any sync: after a power failure it may hold anything."""
+        """Replaces a small file as a whole, without a sync: after a power failure it may hold anything."""
 
     def hold(self, name: str, *, exclusive: bool = False) -> Hold | None:
-        """Locks the file, made if needed, until it is released or this process ends; several may share a lock.
+        """Locks the file, created if missing, until release or the end of this process; shared unless `exclusive`.
 
-        BlockingIOError when another hold forbids it, None where the storage knows no locks.
+        BlockingIOError if another hold conflicts, None if the storage has no locks.
         """
 
     def is_held(self, name: str) -> bool | None:
-        """Whether anybody holds the file, this process included; None where the storage cannot tell."""
+        """Whether any process holds the file, this one included; None if the storage cannot tell."""
 
     def append_to(self, name: str, at: int | None) -> Appender:
-        """A file to append to: a new one (None; FileExistsError when the name is taken) or one to go on with.
+        """A file to append to: a new one if `at` is None (FileExistsError if the name is taken), or an existing one.
 
-        `at` is where to go on, at most the end of what was synced; what lies behind it is cut off.
+        `at` is where to continue, at most the end of what was synced; what lies after it is cut off.
         """
 
     def delete(self, name: str) -> None:
@@ -116,7 +116,7 @@ class Storage(Protocol):
         """The file's size in bytes."""
 
     def sweep(self) -> Names:
-        """Removes what crashed writers left behind and locks that nobody holds; gives the names removed."""
+        """Removes what crashed writers left behind, and locks that are not held; returns the removed names."""
 
 
 def open_storage(path: str) -> Storage:
@@ -126,7 +126,7 @@ def open_storage(path: str) -> Storage:
         return LocalStorage(path)
     if protocol in ("file", "local"):
         return LocalStorage(rest[2:] if rest.startswith("//") else rest)
-    from tidegate.foundation.remote_storage import RemoteStorage  # it builds on the types of this module
+    from tidegate.foundation.remote_storage import RemoteStorage  # imported late: it uses the types of this module
 
     return RemoteStorage.open(path)
 
@@ -143,15 +143,15 @@ class LocalStorage:
 
     @property
     def address(self) -> str | None:
-        """The folder's absolute path, where it lies on a disk of the operating system."""
+        """The folder's absolute path, if it lies on a disk of the operating system."""
         return self.path if isinstance(self._disk, OsDisk) else None
 
     def list(self) -> Names:
-        """The names of all files, sorted, temporary ones left out; none when there is no folder yet."""
+        """The names of all files except temporary ones, sorted; empty if there is no folder yet."""
         return sorted(name for name in self._listing() if not leftovers.is_temporary(name))
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """The bytes from `offset`, `length` of them or fewer where the file ends earlier."""
+        """`length` bytes from `offset`, or fewer if the file ends earlier."""
         file = self._file(name)
         with refusals.refusing(file, "read"):
             descriptor = self._disk.open_existing(file, writable=False)
@@ -161,7 +161,7 @@ class LocalStorage:
                 self._disk.close(descriptor)
 
     def write(self, name: str, parts: Iterable[Bytes], *, exclusive: bool) -> None:
-        """Makes `name` hold `parts`; FileExistsError when `exclusive` and the name is taken."""
+        """Makes `name` hold `parts`; FileExistsError if `exclusive` and the name is taken."""
         target = self._file(name)
         try:
             self._make_folder()
@@ -189,7 +189,7 @@ class LocalStorage:
             raise refusals.in_doubt(target, "it was written, but its folder could not be synced", error) from error
 
     def settle(self, name: str) -> bool:
-        """Whether the file is there, and then certainly stays; StorageFailed when that cannot be made certain."""
+        """Whether the file exists; if so, it is durable on return. StorageFailed if that cannot be ensured."""
         file = self._file(name)
         try:
             with refusals.refusing(file, "read"):
@@ -207,7 +207,7 @@ class LocalStorage:
         return True
 
     def hint(self, name: str, data: bytes) -> None:
-        """Replaces a small file as a whole, without any sync: after a power failure it may hold anything."""
+        """Replaces a small file as a whole, without a sync: after a power failure it may hold anything."""
         file = self._file(name)
         try:
             self._make_folder()
@@ -222,7 +222,7 @@ class LocalStorage:
             raise refusals.failed(file, "replace", error) from error
 
     def hold(self, name: str, *, exclusive: bool = False) -> Hold | None:
-        """Locks the file, made if needed, until it is released or this process ends; several may share a lock."""
+        """Locks the file, created if missing, until release or the end of this process; shared unless `exclusive`."""
         file = self._file(name)
         try:
             self._make_folder()
@@ -233,12 +233,12 @@ class LocalStorage:
             raise refusals.failed(file, "lock", error) from error
 
     def is_held(self, name: str) -> bool | None:
-        """Whether anybody holds the file, this process included; None where the storage cannot tell."""
+        """Whether any process holds the file, this one included; None if the storage cannot tell."""
         with refusals.refusing(self._file(name), "lock"):
             return holds.is_held(self._disk, self._file(name))
 
     def append_to(self, name: str, at: int | None) -> Appender:
-        """A file to append to: a new one (None; FileExistsError when the name is taken) or one to go on with."""
+        """A file to append to: a new one if `at` is None (FileExistsError if the name is taken), or an existing one."""
         file = self._file(name)
         appender = self._create(file) if at is None else Appender.go_on(self._disk, file, at)
         try:
@@ -264,7 +264,7 @@ class LocalStorage:
             return self._disk.stat(self._file(name)).size
 
     def sweep(self) -> Names:
-        """Removes what crashed writers left behind and locks that nobody holds; gives the names removed."""
+        """Removes what crashed writers left behind, and locks that are not held; returns the removed names."""
         return [name for name in sorted(self._listing()) if self._is_swept(name)]
 
     def _is_swept(self, name: str) -> bool:
@@ -293,7 +293,7 @@ class LocalStorage:
         return []
 
     def _read(self, file: str, descriptor: int, offset: int, length: int | None) -> pa.Buffer:
-        """All bytes asked for that the file has: where reading stops earlier, it was cut off or is not readable."""
+        """The requested bytes that the file has; fewer only if it was truncated meanwhile, otherwise StorageFailed."""
         wanted = max(0, self._disk.status(descriptor).size - offset)
         wanted = wanted if length is None else min(length, wanted)
         buffer = pa.allocate_buffer(wanted)
@@ -310,7 +310,7 @@ class LocalStorage:
         return buffer.slice(0, filled)
 
     def _write_temporary(self, parts: Iterable[Bytes], *, synced: bool) -> tuple[str, tuple[int, int]]:
-        """The path and the inode of a new file that holds the parts; nothing stays when that fails."""
+        """The path and the inode of a new file that holds the parts; a failure leaves no file behind."""
         temporary = self._file(leftovers.temporary_name())
         descriptor = self._disk.open_new(temporary)
         try:
@@ -351,10 +351,10 @@ class LocalStorage:
             raise refusals.in_doubt(file, "creating it failed", error) from error
 
     def _link(self, temporary: str, inode: tuple[int, int], target: str) -> None:
-        """Links the file; FileExistsError when the name is another's.
+        """Links the file; FileExistsError if the name belongs to another file.
 
-        A network file system that repeats a request whose answer was lost says that the name is taken
-        although it is ours by then.
+        If the answer to a request is lost, a network file system repeats the request, and then reports the name
+        as taken although the first request gave it to our file.
         """
         try:
             self._disk.link(temporary, target)
@@ -365,16 +365,16 @@ class LocalStorage:
             raise
 
     def _make_folder(self) -> None:
-        """Makes the folder and those above it, each synced into the one that holds it.
+        """Makes the folder and those above it, and syncs the parent of each.
 
-        The lowest one that is there is synced too, once: its maker may have died before that.
+        The parent of the lowest existing one is synced too, once: its maker may have died before the sync.
         """
         missing, folder = [], self.path
         while not self._is_folder(folder):
             missing.append(folder)
             folder = os.path.dirname(folder)
         if missing or not self._rooted:
-            with contextlib.suppress(PermissionError):  # then another user made it, and not just now
+            with contextlib.suppress(PermissionError):  # then another user made it, not a writer that just died
                 self._disk.sync_folder(os.path.dirname(folder))
         for folder in reversed(missing):
             try:

@@ -4,9 +4,9 @@
        │                                                                            │
        └──────────────── await_outcome(state, id) <── outcome by id ────────────────┘
 
-The outcome is committed with the state, in one file. Which sink the query has, whether it is restarted in between, and
-in which process the client runs does not matter: the client needs the state's path and no Spark. How versions are
-followed is in `durability.outcome_log`.
+The outcome is committed with the state, in one file. So it does not matter which sink the query has, whether it is
+restarted in between, and in which process the client runs: the client needs the state's path and no Spark.
+`durability.outcome_log` follows the versions.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from tidegate.foundation.errors import InputError, OutcomeOverdue
 from tidegate.operations.outcomes import Outcome
 
 PAUSE_SECONDS_FIRST, PAUSE_SECONDS_MAX = 0.005, 0.1
-"""How long to wait between two looks: a little at first, longer and longer up to the last."""
+"""The pause between two looks at the state: exponential back-off from the first to the second."""
 
 
 def await_outcome(state: str | os.PathLike[str], request_id: int | str, *, timeout: float = 60.0) -> Outcome:
     """Wait until a request is decided, and return its outcome as `tg.Engine.execute` does.
 
     The outcomes of at least the newest `keep_versions` batches can be found. If an id was used more than once, the
-    newest outcome that is there counts, and of several in one batch that of the last in order: give every request an
-    id of its own (`uuid.uuid4()`), or an earlier request's outcome is taken for that of the one just sent.
+    newest outcome present is returned, and within a batch that of the last event in order. So give every request a
+    unique id (`uuid.uuid4()`), or an earlier request's outcome may be mistaken for that of the one just sent.
 
     Args:
-        state: what `transact` was given as `state`.
+        state: the path that was passed to `transact` as `state`.
         request_id: the id that the event carries in the column that `transact(..., requests=...)` names.
         timeout: how many seconds to wait; 0 looks once.
 
     Raises:
-        OutcomeOverdue: there is no outcome yet; it may still come. It is a TimeoutError, too.
+        OutcomeOverdue: there is no outcome yet; it may still come. It is also a TimeoutError.
     """
     path = _check_arguments(state, request_id, timeout)
     log = log_of(path)

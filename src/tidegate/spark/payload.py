@@ -1,14 +1,14 @@
 """Packs a program into bytes that any Python worker can open.
 
-A worker often cannot import what the driver imported: a test module, a script's neighbour, a notebook. So the functions
-and classes of a program travel by value, with what they use:
+A worker often cannot import what the driver imported: a test module, a module next to a script, a notebook. So the
+functions and classes of a program are pickled by value, with what they use:
 
     transaction --> its helpers, constants, tables            found through the names in its code
                 --> a module of the user, used as `module.f`  cut down to the attributes used
                 --> numpy, tidegate, the standard library     by name: workers have them
 
 `_Reach` walks those references. Only what the program reaches is packed: a module that also holds a SparkSession, a
-lock or a large table travels without them. The bytes are made once per `transact`; workers open them once.
+lock or a large table is packed without them. `transact` packs once per call; workers unpack once.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _make_module(name: str, attributes: dict[str, Any]) -> ModuleType:
 
 
 class _Reach:
-    """What a program refers to: the user's modules, and which attributes of a module it names."""
+    """Collects what a program refers to: the user's modules, and the attributes of each module that it names."""
 
     def __init__(self) -> None:
         self.modules: set[str] = set()
@@ -95,7 +95,7 @@ class _Reach:
         self._seen: set[int] = set()
 
     def visit(self, value: Any) -> None:
-        """Follow one object that the program can get hold of."""
+        """Follow the references of one object that the program can reach."""
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -141,7 +141,7 @@ class _Reach:
             self.visit(getattr(value, "__func__", getattr(value, "fget", value)))
 
     def _module(self, module: ModuleType, names: set[str]) -> None:
-        """A module under a name of its own: whatever of it the code may mean by one of its names."""
+        """A module that code refers to by name: keep every attribute whose name occurs in that code."""
         if not _is_users(module.__name__):
             return
         used = self.attributes.setdefault(module.__name__, set())
@@ -184,7 +184,7 @@ def _installed_folders() -> tuple[Path, ...]:
 
 
 def _is_users(name: str) -> bool:
-    """Whether a loaded module is the user's own: neither installed, nor Python's, nor this package."""
+    """Whether a loaded module is the user's own: not installed, not Python's, and not this package."""
     root = name.partition(".")[0]
     if root == "__main__":
         return True

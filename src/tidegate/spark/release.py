@@ -1,17 +1,17 @@
 """Releases a state when the query that owned it has ended.
 
-A query becomes the owner of a state by its batches (`durability.ownership`); only the driver can see that a query
+A query becomes the owner of a state by running a batch (`durability.ownership`); only the driver can see that a query
 ended:
 
     query ends               a listener, once per session       releases what that query owned
     transact() is called     and the owner is a query of this   releases it
                              process that no longer runs
 
-The second covers what a listener misses: its events are asynchronous, and a session may be stopped before they are
+The second covers what the listener misses: its events are asynchronous, and a session may be stopped before they are
 delivered. A process that died needs no release: the lock that it held is gone.
 
-Invariant: a query that is active in any session of this process is never released. Failing to release is never an
-error: at worst a message names the owner.
+Invariant: a query that is active in any session of this process is never released. A failed release is not an
+error: at worst, the next query is told who owns the state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _sessions: list[SparkSession] = []
 
 
 def watch(events: DataFrame, path: str) -> None:
-    """Release the state at `path` whenever a query that owns it ends, and now if it has ended."""
+    """Release the state at `path` when the query that owns it ends, and at once if that query has already ended."""
     session = events.sparkSession
     with _lock:
         _paths.add(path)
@@ -80,7 +80,7 @@ class _Release(StreamingQueryListener):
 
 
 def _stop_listening(session: SparkSession, listener: StreamingQueryListener) -> None:
-    """Take the listener away before this process ends; else the JVM logs that nobody answers it."""
+    """Remove the listener before this process ends; otherwise the JVM logs that its calls fail."""
     try:
         session.streams.removeListener(listener)
     except Exception:  # the session was stopped before: nothing is left to remove
@@ -94,14 +94,14 @@ def _release_ended(path: str) -> None:
     except Exception:  # unreadable: the next batch will say what is wrong
         return
     if owner is None or owner.token != ownership.process_token():
-        return  # nobody's, or not ours to judge
+        return  # no owner, or one of another process
     active = _active()
     if active is not None and owner.query not in active:
         _release(path, owner.query)
 
 
 def _active() -> set[str] | None:
-    """The queries that run in this process's sessions; None when one of them does not answer."""
+    """The queries that run in this process's sessions; None if a session does not answer."""
     with _lock:  # a stopped session ended its queries; on Connect it no longer answers
         sessions = [session for session in _sessions if not getattr(session, "is_stopped", False)]
     try:

@@ -1,14 +1,14 @@
-"""A SparkSession with the settings that Tidegate wants, for people who have none yet.
+"""A SparkSession with settings that suit Tidegate, for users who have no session yet.
 
-Any SparkSession will do for `transact`. This one sets what otherwise takes time to find out:
+Any SparkSession works with `transact`. This one makes settings that otherwise take time to find out:
 
-    PYSPARK_PYTHON        the Python that runs now; else workers may start another one, without tidegate
-    JAVA_HOME             a Java that Spark can run on, wherever it lies (`java.find_java`)
+    PYSPARK_PYTHON        the running Python; otherwise workers may start another one, without tidegate
+    JAVA_HOME             a Java that Spark can run on, wherever it is (`java.find_java`)
     master                local[*], unless spark-submit, SPARK_REMOTE or the caller chose one
-    Arrow batches         larger than Spark's 10,000 rows: fewer hand-overs to the worker
+    Arrow batches         larger than Spark's 10,000 rows: fewer transfers to the worker
     logs                  errors only, no progress bar, no warning about the host's name
 
-What the caller passes takes precedence. An active session is returned as it is: Spark has one JVM per process.
+The caller's settings take precedence. An active session is returned unchanged: Spark has one JVM per process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from tidegate.spark.java import ensure_java
 
 ARROW_BATCH_ROWS = 20_000
-"""Rows per Arrow batch on the way to a Python worker: beyond this, larger ones gained nothing."""
+"""Rows per Arrow batch on the way to a Python worker: larger batches were no faster."""
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
@@ -60,7 +60,7 @@ def session(name: str = "tidegate", *, config: Mapping[str, object] | None = Non
 
 
 def _of_our_own_jvm(settings: dict[str, str]) -> dict[str, str]:
-    """The settings with what a JVM that we start ourselves is told besides."""
+    """The settings, plus those for a JVM that this process starts itself."""
     options = "spark.driver.extraJavaOptions"
     quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()} {settings.get(options, '')}"  # the last one wins
     return {"spark.ui.showConsoleProgress": "false"} | settings | {options: quiet.strip()}

@@ -1,16 +1,16 @@
 """`read_state`: a table of a state, or what was emitted into an output stream, as a DataFrame.
 
-The version is chosen when `read_state` is called, whatever a running query commits afterwards. The rows are read by a
-task when an action runs: a one-row DataFrame is turned into the table's rows, so the plan holds no data.
+The version is fixed when `read_state` is called, whatever a running query commits afterwards. A task reads the rows
+when an action runs: it turns a one-row DataFrame into the table's rows, so the plan holds no data.
 
-Each version has the tuples of an output stream that its own batch emitted (`durability.records`). What is read are
-those of all kept versions up to the one chosen, one after the other.
+Each version stores the tuples that its own batch emitted into output streams (`durability.records`). A stream is read
+from all kept versions up to the chosen one, one after the other.
 
-Where versions hold events instead of rows (`durability.version_log`), the task runs them, with the program given as
-`transactions`, or the one that this process called `transact` with on the same path.
+If versions hold events instead of rows (`durability.version_log`), the task runs them, with the program given as
+`transactions`, or the one that this process passed to `transact` for the same path.
 
 What cannot be read is refused at the call: no state, no such table or stream, a version that is not kept, a table or
-stream declared otherwise than it is stored, events whose program is unknown. Reading needs no owner and makes no file.
+stream not declared as it is stored, events whose program is unknown. Reading needs no ownership and writes no file.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def read_state(
 
     Args:
         spark: the session that reads them.
-        path: the state folder: what `transact` was given as `state`, or a `tg.Engine` as `directory`.
-        table: the class declared with `@tg.table`; fields that are new since then have their defaults. Or a stream:
-            its tuples in the order in which they were emitted, with the number of the round as `batch`. Those of at
-            least the newest `keep_versions` batches are there.
+        path: the state folder: the `state` of `transact`, or the `directory` of a `tg.Engine`.
+        table: a class declared with `@tg.table`; fields added since the version was written read as their defaults. Or
+            a stream: its tuples in the order in which they were emitted, with the number of the round as `batch`. The
+            tuples of at least the newest `keep_versions` batches are kept.
         version: a version as `tidegate state ls` lists them; None is the newest.
-        transactions: what `transact` was given, for a state with log="commands": the rows come from running its events
-            again. Not needed where this process has called `transact` with them; not looked at where rows are kept.
+        transactions: those passed to `transact`, for a state with log="commands", whose rows come from running its
+            events again. Not needed if this process has called `transact` with them; ignored if rows are stored.
     """
     layout = None if isinstance(table, Stream) else layout_of(table)
     if layout is None and not isinstance(table, Stream):
@@ -89,10 +89,10 @@ def read_state(
 
 
 def make_reader(read: Read) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: one row in, the rows that `read` gives out."""
+    """The function for `mapInArrow`: one row in, the rows of `read` out."""
 
     def reader(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if any([batch.num_rows for batch in batches]):  # a list: the input is to be read to its end
+        if any([batch.num_rows for batch in batches]):  # a list, so that the input is read to its end
             for rows in read():
                 yield from rows.to_batches(max_chunksize=BATCH_ROWS)
 
@@ -120,7 +120,7 @@ def _table_reader(store: VersionStore, layout: TableLayout, version: int | None,
 
 
 def _program(store: VersionStore, info: VersionInfo, given: Program | None) -> Program | None:
-    """The program that runs the events which a version follows from; None where it follows from rows alone."""
+    """The program for the events that must be run to obtain a version; None if the version consists of rows alone."""
     wanted = store.program_of(info)
     if not wanted:
         return None

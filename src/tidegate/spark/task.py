@@ -1,23 +1,23 @@
-"""What a Spark task does: one micro-batch, from Arrow record batches to outcomes.
+"""The Spark task: runs one micro-batch, from Arrow record batches to outcomes.
 
     record batches --> one table --> VersionedEngine.process --> the same rows + committed, reason, result
 
-The task learns its applicant and its batch from Spark, and what was done before from the disk. So a task that is
-repeated, moved or run twice at once gives the same rows and changes the state once. The applicant
-(`durability.served`):
+The task learns from Spark for whom it runs (the applicant) and for which batch, and from the disk what was committed
+before. So a task that is repeated, moved or run twice at once returns the same rows and changes the state once.
+The applicant (`durability.served`):
 
     streaming              the query, its micro-batches one after the other, empty ones too
-    batch                  a name made when `transact` was called: several actions are one application
+    batch                  a name made when `transact` was called: several actions apply the batch once
     batch in foreachBatch  the query, and the number of this call of `transact` in its function, from 0
 
-In a foreachBatch, Spark tells an action's tasks the micro-batch only if the action runs in the thread that Spark called
-the function in. An action elsewhere is recognised by its DataFrame's session, which is a stream's, and refused.
+In a foreachBatch, tasks learn their micro-batch from Spark only if the action runs in the thread in which Spark called
+the function. An action in another thread is recognised by its DataFrame's session, which is a stream's, and refused.
 
 Python workers serve many tasks, so the program and the engine with its rows stay in `_engines`, for speed only. An
-engine that fell behind catches up by itself.
+engine that is behind the newest version catches up by itself.
 
-Rows reach the task through a shuffle, in no fixed order of partitions; within a partition they keep their order.
-Without `order_by`, `PARTITION_COLUMN` tells the partition of each row, so that the source's order can be restored.
+Rows reach the task through a shuffle, with partitions in any order; within a partition they keep their order. Without
+`order_by`, `PARTITION_COLUMN` holds the partition of each row, so that the source's order can be restored.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ from tidegate.spark.payload import unpack
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 OWNER_WAIT_SECONDS = 5.0
-"""How long a batch waits for the state's owner to go: an ended query is released a moment later."""
+"""How long a batch waits for the state's owner to release it: the release comes shortly after a query ends."""
 
 OUTPUT_ROWS = 1 << 16
 """Rows per record batch of the output."""
 
 ENGINES_MAX = 4
-"""States that one worker keeps warm; beyond it the one not used for longest is dropped."""
+"""The most engines that one worker keeps in memory; beyond this the least recently used one is dropped."""
 
 _engines: OrderedDict[tuple[str, str, int, Log, Strategy], VersionedEngine] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """What `transact` decided, in plain values: the task's only input besides the rows.
+    """The settings from `transact`, in plain values: the task's only input besides the rows.
 
-    `columns` are those of the rows; a batch without any brings none. `batch_name` names a batch DataFrame, and `call`
-    is the number of the call in a foreachBatch; a stream has no name, Spark numbers its batches. `in_stream` says that
-    the DataFrame is one that Spark made for a stream: that of a foreachBatch. `planned_state` and `planned_version` are
-    what the plan was made on.
+    `columns` are those of the rows, needed because an empty batch carries no schema. `batch_name` names a batch
+    DataFrame; it is None for a stream, whose batches Spark numbers. `call` is the number of the call in a foreachBatch.
+    `in_stream` is True for a DataFrame that Spark made for a stream, in a foreachBatch. `planned_state` and
+    `planned_version` are the state and version that `transact` saw.
     """
 
     payload: bytes
@@ -86,7 +86,7 @@ class TaskSettings:
 
 
 def make_task(settings: TaskSettings) -> Task:
-    """The function for `mapInArrow`. It carries the settings; all else it imports where it runs."""
+    """The function for `mapInArrow`. It carries the settings and imports everything else on the worker."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_task(settings, batches)
@@ -95,7 +95,7 @@ def make_task(settings: TaskSettings) -> Task:
 
 
 def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run one micro-batch; nothing is given out before all of it is committed."""
+    """Run one micro-batch; no row is returned before the whole batch is committed."""
     pieces = [batch for batch in batches if batch.num_rows]
     applicant = _applicant(settings)
     if not pieces and applicant.form == "once":
@@ -105,7 +105,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
         rows = in_source_order(rows)
     engine = _engine(settings)
     plan = engine.program.plan
-    waits = plan.flows.may_wait  # outcomes may be those of events of earlier batches
+    waits = plan.flows.may_wait  # outcomes may belong to events of earlier batches
     if waits or applicant.form == "call":
         outcomes = _process(engine, settings, applicant, rows)
         if outcomes.num_rows == 0:
@@ -114,7 +114,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
         return
     events = rows.select(needed_columns(plan, settings.order_by, rows.column_names, settings.requests))
     outcomes = _process(engine, settings, applicant, events)
-    if not pieces or outcomes.num_rows < rows.num_rows:  # nothing came, or its outcomes were given up
+    if not pieces or outcomes.num_rows < rows.num_rows:  # no events, or their outcomes are no longer kept
         return
     for name in OUTCOME_COLUMNS:
         rows = rows.append_column(name, outcomes[name])
@@ -122,7 +122,7 @@ def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Itera
 
 
 def _as_declared(outcomes: pa.Table, declared: pa.Schema) -> pa.Table:
-    """The columns that Spark expects, of its types: events that waited may have come with others."""
+    """The columns and types that Spark expects: events that waited may have arrived with different ones."""
     outcomes = outcomes.select([*declared.names, *OUTCOME_COLUMNS])
     for position, field in enumerate(declared):
         column = outcomes.column(position)
@@ -145,7 +145,7 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
     engine = _engines.pop(key, None)
     if engine is None:
         for other in [other for other in _engines if other[0] == settings.path]:
-            del _engines[other]  # another program's rows of this state: never both at once
+            del _engines[other]  # never keep the rows of a state twice, for two programs or settings
         while len(_engines) >= ENGINES_MAX:
             _engines.popitem(last=False)
         engine = VersionedEngine(
@@ -167,7 +167,7 @@ def _processors() -> int:
 
 
 def _applicant(settings: TaskSettings) -> Applicant:
-    """For whom, and for which of its batches, this task runs."""
+    """The applicant that this task runs for, and the number of its batch."""
     context = TaskContext.get()
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
@@ -194,7 +194,7 @@ def _applicant(settings: TaskSettings) -> Applicant:
 
 
 def in_source_order(rows: pa.Table) -> pa.Table:
-    """Rows as the source has them, partition after partition; nothing is copied."""
+    """Rows in the source's order, partition after partition, without copying."""
     partitions = rows[PARTITION_COLUMN].to_numpy()
     rows = rows.drop_columns([PARTITION_COLUMN])
     changes = np.flatnonzero(np.diff(partitions)) + 1

@@ -6,15 +6,15 @@
 Everything before the shuffle and after the outcomes runs in parallel: `repartition(1)` moves rows, and does not pull
 the work before it into one task as `coalesce(1)` would. The task itself is in `task`; nothing here runs an event.
 
-The call links the program, checks columns and stored tables against it, and that it can run events that the state may
-hold instead of rows; fills an empty state from `initial`; and packs the program for the workers. All structural
-mistakes are raised here. No JVM object is touched, so a Spark Connect session works as well. The calling process must
-reach the state's path, as the workers must.
+The call links the program and checks the columns and the stored tables against it. If the state holds events instead
+of rows, it checks that this program can run them. Then it fills an empty state from `initial`, and packs the program
+for the workers. All structural mistakes are raised here. No JVM object is used, so a Spark Connect session works as
+well. The calling process and the workers must be able to reach the state's path.
 
 A stream's events are counted by `observe` for two reasons. An observed plan is not optimised away when a micro-batch
-has no rows, so the task runs for every micro-batch, and the state knows each of them. And Spark refuses two
-observations of one name in one plan, so a plan that would use a state twice is refused: the order in which its two
-places apply their events would be undefined.
+has no rows, so the task runs for every micro-batch, and the state records each of them. And Spark refuses two
+observations of one name in one plan, so a plan that would use a state twice is refused: it would be undefined which
+of the two uses applies its events first.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _STREAM_SETTINGS = ("spark.sql.cbo.enabled", "spark.sql.requireAllClusterKeysForDistribution")
-"""What Spark turns off in the session of a stream, and users have no reason to."""
+"""Settings that Spark turns off in the session of a stream, and that users have no reason to turn off."""
 
 _CALLS = "_tidegate_calls"
 """The attribute of a session that counts its calls of `transact`, by state."""
@@ -79,33 +79,33 @@ def transact(
             name, and `transaction` (which one to run) when there are several.
         transactions: functions declared with `@tg.transaction`, and dataflow graphs (`tg.dataflow`): the column
             `transaction` of an event names a border stream or a plain transaction.
-        state: the state folder: a folder, or any URL that fsspec reaches. One running query at
-            a time may use it, and once in its plan. A state knows the queries that it has served and up to which batch:
-            one that it cannot go on with, because the state was deleted or exchanged, is refused (`StateDiverged`).
+        state: the state folder: a folder, or any URL that fsspec reaches. Only one running query at a time may use
+            it, and only once in its plan. A state records which queries it has served, and up to which batch: a query
+            that cannot continue on it, because the state was deleted or replaced, is refused (`StateDiverged`).
         order_by: the column that orders the events of a batch. Ties keep the order that they have in their
-            partition of the source; without it the source's order is the order, partition by partition.
-        late: what becomes of an event with a smaller `order_by` than one of an earlier batch: "run" it in
+            partition of the source; without `order_by`, events run in the source's order, partition by partition.
+        late: what to do with an event whose `order_by` is smaller than one of an earlier batch: "run" it in
             the batch in which it arrives, or "refuse" it with the reason "late event".
         initial: rows that fill tables before the first batch: {Account: dataframe}, or an Arrow table. Used
             once, when there is no state at the path yet.
-        keep_versions: how many of the newest batches `read_state` can go back to; as long at least, the tuples of
-            output streams and the outcomes of requests are kept.
-        requests: the column of events that are somebody's request, with an id (a string or a whole number) that is
-            null for all others. Their outcomes are kept with the state, and `await_outcome` finds them by id.
-        log: what a version keeps of its batch. "changes": the rows that it changed; any program whose tables fit, and
-            every tool, can read them. "commands": the events that it ran, which are run again when the state is opened;
-            less is written where an event is smaller than the rows that it changes, but only this program can read
+        keep_versions: how many of the newest batches `read_state` can go back to; the tuples of output streams and the
+            outcomes of requests are kept for at least as many.
+        requests: the column that holds the id (a string or a whole number) of an event that is a request; it is null
+            for all other events. Outcomes of requests are kept with the state, and `await_outcome` finds them by id.
+        log: what a version stores of its batch. "changes": the rows that it changed; any program whose tables fit, and
+            every tool, can read them. "commands": the events that it ran, which are run again when the state is opened.
+            That writes less if an event is smaller than the rows that it changes, but only this program can read
             them (`read_state(..., transactions=...)`), and tools cannot. Transactions declared `compiled=False` are
-            refused. It may differ from one start of a query to the next. To change the program, run one batch with the
-            old one and "changes" first, which keeps the whole state.
+            refused. The setting may change when a query is restarted. Before you change the program, run one batch with
+            the old one and "changes", which stores the whole state.
         strategy: how a batch is scheduled on the task's processors (`spark.task.cpus`), as for `tg.Engine`. No strategy
             changes answers but "unsafe-nolock", which is refused here.
 
     Returns:
         The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
         the DataFrame is one batch, applied once however many actions run on it. In a foreachBatch, each call of
-        `transact` is applied once for each micro-batch: call it in the thread in which Spark calls your function, in
-        the same order each time.
+        `transact` is applied once per micro-batch: make the calls in the thread in which Spark calls your function,
+        in the same order each time.
     """
     program = build_program(transactions)
     check_strategy(strategy, lasting=True)
@@ -142,7 +142,7 @@ def transact(
 
 
 def _prepared(program: Program, path: str, initial: Mapping[type, Any], keep_versions: int) -> VersionInfo | None:
-    """The newest version of the state, which fits the program; an empty one is filled from `initial` first."""
+    """The newest version of the state, checked against the program; an empty state is first filled from `initial`."""
     store = VersionStore(open_storage(path))
     newest = store.newest()
     if newest is not None:
@@ -159,8 +159,8 @@ def _prepared(program: Program, path: str, initial: Mapping[type, Any], keep_ver
 
 
 def _marked(events: DataFrame, path: str, order_by: str | None) -> DataFrame:
-    """The events, with what the task must know of where they come from; those of a stream are observed."""
-    # With `order_by` the partitions need not be told apart: between them a source has no order of its own.
+    """The events, with their partition if the task needs it; the events of a stream are observed."""
+    # With `order_by` the task needs no partition numbers: a source has no order between its partitions.
     marked = events.withColumn(PARTITION_COLUMN, F.spark_partition_id()) if order_by is None else events
     if not events.isStreaming:
         return marked
@@ -169,10 +169,10 @@ def _marked(events: DataFrame, path: str, order_by: str | None) -> DataFrame:
 
 
 def _observed(events: DataFrame, path: str) -> DataFrame:
-    """The events, counted under a name that a plan can hold once."""
+    """The events, counted under a name that can occur only once in a plan."""
     count = F.count(F.lit(1)).alias("events")
     try:
-        # A select makes another DataFrame of it: Spark takes observations of one and the same for one observation.
+        # The select makes a new DataFrame: Spark merges equal observations of the same DataFrame into one.
         observed = events.select("*").observe(f"transact(state={path!r}): a plan can use a state once", count)
         _ = observed.schema
     except AnalysisException as error:
@@ -186,18 +186,18 @@ def _observed(events: DataFrame, path: str) -> DataFrame:
 
 
 def _is_of_stream(session: SparkSession) -> bool:
-    """Whether Spark made a session for a streaming query: that of the DataFrame in a foreachBatch.
+    """Whether Spark made a session for a streaming query, as for the DataFrame in a foreachBatch.
 
-    Tasks cannot tell: the settings that a task sees are those of its session on top of those of the thread that started
-    it, which in a foreachBatch is the stream's.
+    Tasks cannot find out: a task sees the settings of its session on top of those of the thread that started it, and
+    in a foreachBatch that thread is the stream's.
     """
     return all(session.conf.get(name, None) == "false" for name in _STREAM_SETTINGS)
 
 
 def _count_call(session: SparkSession, path: str) -> int:
-    """The number of this call of `transact` on a state by the user's function in a foreachBatch, from 0.
+    """The number of this call of `transact` on a state within one call of the foreachBatch function, from 0.
 
-    Spark makes a session object for each call of the function, so they are counted there.
+    Spark makes a new session object for each call of the function, so the counter is kept there.
     """
     calls: dict[str, tuple[int, int]] = session.__dict__.setdefault(_CALLS, {})
     thread = threading.get_ident()
@@ -219,7 +219,7 @@ def _app_name(session: SparkSession) -> str:
 def _check_arguments(
     state: str | os.PathLike[str], late: object, keep_versions: object, log: object, **columns: object
 ) -> str:
-    """The state's path as workers understand it; raises InputError for an argument that cannot be."""
+    """The state's path as workers understand it; raises InputError for an invalid argument."""
     check_keep_versions(keep_versions)
     if late not in get_args(Late):
         raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
@@ -240,7 +240,7 @@ def _check_arguments(
 
 
 def _first_rows(program: Program, initial: Mapping[type, Any]) -> dict[str, Any]:
-    """What `initial` has for each table, by the table's name."""
+    """The rows of `initial`, by table name."""
     names = {layout.name for layout in program.plan.tables}
     tables: dict[str, Any] = {}
     for table, rows in initial.items():

@@ -1,4 +1,4 @@
-"""For your own tests: run a program against the plain functions, and crash it where it hurts.
+"""For your own tests: compare a program with its plain functions, and crash it before and after commits.
 
 from tidegate.testing import CRASH, CRASH_BEFORE_COMMIT, EventSource, assert_same_as_plain, check_history, run_source
 
@@ -13,16 +13,16 @@ def test_ledger_survives_crashes(tmp_path):
 def test_the_show_ran_in_order():
     assert check_history(show, engine.history) == []
 
-A transaction is a plain function, and these are around it where a test calls it alone:
+A transaction is a plain function. These helpers supply its surroundings when a test calls it alone:
 
 def test_a_first_vote_is_passed_on():
     with collecting(lambda stream, fields: passed_on.append(fields)):
         validate(absent(Voter, 7), Contestant(3))
 
     absent          a row that does not exist
-    collecting      takes what `tg.emit` emits
-    looking_up      finds the rows that `tg.lookup` asks for
-    remembering     knows the states that `tg.history` asks for
+    collecting      receives the tuples of `tg.emit`
+    looking_up      supplies the rows for `tg.lookup`
+    remembering     supplies the states for `tg.history`
 """
 
 from tidegate.api.control import looking_up, remembering

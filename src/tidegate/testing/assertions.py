@@ -34,7 +34,7 @@ def assert_same_as_plain(
         batches: tables of events, run one after the other.
         initial: rows to load first, by table.
         order_by: the column that orders the events of a batch.
-        strategies: which strategies to compare; all that are exact, if not said otherwise.
+        strategies: which strategies to compare; by default all that are exact.
         workers: how many threads run transactions.
     """
     tables = {name: found for t in transactions for name, found in t.classes.items()}
@@ -79,7 +79,7 @@ def _compare_rows(where: str, table: type, plain: PlainProgram, engine: Engine) 
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Equal to the bit: NaN equals NaN, 0.0 does not equal -0.0."""
+    """Bitwise equality, except that any NaN equals any NaN; 0.0 does not equal -0.0."""
     if isinstance(first, float) and isinstance(second, float):
         return (first != first and second != second) or struct.pack("d", first) == struct.pack("d", second)
     if isinstance(first, Outcome) and isinstance(second, Outcome):

@@ -1,10 +1,10 @@
-"""Judges a recorded history: is this order of executions one that the model of dataflow graphs allows?
+"""Checks a recorded history: does the model of dataflow graphs allow this order of executions?
 
 An engine made with `record=True` keeps its steps: which transaction ran in which round, on how many tuples, and
 whether it committed. For a graph a ──> b with two rounds, and a plain transaction p:
 
     a1 b1 a2 b2     right: round after round
-    a1 a2 b1 b2     right: a round may begin before the one before it has ended
+    a1 a2 b1 b2     right: a round may begin before the previous one has ended
     a1 p b1         right, unless a and b are nested
     b1 a1           graph order: b needs what a emits
     a2 a1           stream order: a transaction takes its batches in increasing order
@@ -12,7 +12,7 @@ whether it committed. For a graph a ──> b with two rounds, and a plain trans
     a1 p b1         nested isolation, where a and b are nested
     a1 b1-          all or nothing, where a and b are nested and only b aborted
 
-The rules need the graph's edges and groups, and the steps; no state, no engine. What is not judged here: whether the
+The rules need only the graph's edges and groups, and the steps: no state, no engine. They do not check whether the
 transactions computed the right rows.
 """
 
@@ -25,18 +25,18 @@ from tidegate.operations.outcomes import Step
 
 
 class Named(Protocol):
-    """A transaction, as far as its name goes."""
+    """A transaction, of which only the name is used."""
 
     @property
     def __name__(self) -> str: ...
 
 
 class Graph(Protocol):
-    """What a history is judged by; a `tg.dataflow` is one."""
+    """The graph that a history is checked against, for example a `tg.dataflow`."""
 
     @property
     def name(self) -> str:
-        """What its steps call it."""
+        """The name that its steps carry in `Step.dataflow`."""
 
     @property
     def transactions(self) -> Sequence[Named]:
@@ -44,7 +44,7 @@ class Graph(Protocol):
 
     @property
     def groups(self) -> Sequence[Sequence[str]]:
-        """The names of those that commit together, in order of execution."""
+        """The names of the transactions that commit together, in order of execution."""
 
     @property
     def edges(self) -> Set[tuple[str, str]]:
@@ -52,19 +52,19 @@ class Graph(Protocol):
 
 
 def check_history(dataflow: Graph, steps: Sequence[Step], *, first_batch: int = 1) -> list[str]:
-    """One sentence for each violation of the model, beginning with the rule that is broken; empty when there is none.
+    """One sentence for each violation of the model, beginning with the broken rule; empty if there is none.
 
     Args:
-        dataflow: the graph whose steps are judged.
+        dataflow: the graph whose steps are checked.
         steps: the whole history, in order of execution; steps of plain transactions and of other dataflows matter
-            where they are between the members of a nested group.
+            if they lie between the members of a nested group.
         first_batch: the number of the first round, for a history that does not begin with the graph's first one.
     """
     return list(_History(dataflow, steps, first_batch).violations())
 
 
 class _History:
-    """The steps of one dataflow by position in the whole history, each batch of a transaction once."""
+    """The steps of one dataflow by position in the whole history; repeated batches of a transaction are kept apart."""
 
     def __init__(self, dataflow: Graph, steps: Sequence[Step], first_batch: int) -> None:
         self.dataflow, self.steps, self.first_batch = dataflow, steps, first_batch
@@ -84,7 +84,7 @@ class _History:
                 self.repeated.append((earlier, position))
 
     def violations(self) -> Iterator[str]:
-        """All of them, rule by rule."""
+        """All violations, rule by rule."""
         yield from self.record()
         yield from self.graph_order()
         yield from self.stream_order()
@@ -93,7 +93,7 @@ class _History:
         yield from self.all_or_nothing()
 
     def record(self) -> Iterator[str]:
-        """The history itself makes sense: members of the graph, in their groups, on tuples, in sequence."""
+        """The record is consistent: steps belong to the graph and to their groups, have tuples, and are in sequence."""
         for position in self.unknown:
             yield f"record: {self.shown(position)} is not a transaction of the dataflow {self.dataflow.name!r}"
         for position in self.positions.values():
@@ -109,7 +109,7 @@ class _History:
                 yield f"record: step {later} stands behind step {earlier}; the sequence must increase"
 
     def graph_order(self) -> Iterator[str]:
-        """In a round, who precedes in the graph has run before."""
+        """In a round, a transaction runs after all that precede it in the graph."""
         for (batch, name), position in self.positions.items():
             for earlier in sorted(self.before[name]):
                 other = self.positions.get((batch, earlier))
@@ -128,9 +128,9 @@ class _History:
                 latest[name] = position
 
     def exactly_once(self) -> Iterator[str]:
-        """No batch twice for a transaction, and none that never entered the graph.
+        """A transaction takes no batch twice, and every batch entered the graph.
 
-        Every round begins with a transaction that nothing precedes. Where there are several of them, a round may
+        Every round begins with a transaction that has no predecessor. If there are several of them, a round may
         begin with any.
         """
         for earlier, later in self.repeated:
@@ -145,7 +145,7 @@ class _History:
             yield f"exactly once: batch {batch} was run, but the first one is {self.first_batch}"
 
     def nested_isolation(self) -> Iterator[str]:
-        """From the first to the last member of a group in a round, nothing else runs."""
+        """Between the first and the last member of a group in a round, nothing else runs."""
         for (batch, group), positions in self.by_group().items():
             inside = set(positions)
             for position in range(min(positions), max(positions) + 1):
@@ -177,7 +177,7 @@ class _History:
         return found
 
     def shown(self, position: int) -> str:
-        """A step as the sentences name it."""
+        """A step as the messages show it."""
         step = self.steps[position]
         what = f"{step.transaction!r} in round {step.batch}"
         if step.dataflow != self.dataflow.name:
@@ -190,7 +190,7 @@ class _History:
 
 
 def _closure(names: set[str], edges: Set[tuple[str, str]]) -> dict[str, set[str]]:
-    """For each name all that precede it, directly or through others."""
+    """The transitive closure: for each name all names that precede it."""
     before: dict[str, set[str]] = {name: set() for name in names}
     growing = True
     while growing:

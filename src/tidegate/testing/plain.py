@@ -1,7 +1,7 @@
-"""The plain functions, run one by one in order: what every engine must agree with.
+"""The plain functions, run one by one in order: the reference that every engine must agree with.
 
-No compiler, no arrays, no Arrow in the middle: rows are objects of the user's table classes in a dict,
-and a transaction is a Python call on copies of them. Slow, short, and easy to believe.
+No compiler, no arrays, no Arrow inside: rows are objects of the user's table classes in a dict, and a
+transaction is a Python call on copies of them. Slow and short, so that it is easy to check by reading.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PlainProgram:
             t.__name__: sorted(t.plan.parameters, key=lambda p: not isinstance(p, RowParameter)) for t in transactions
         }
         self._touched: dict[tuple[str, Key], Any] = {}
-        """The rows that the transaction which runs now has been given, by table and key."""
+        """The row objects that the running transaction works on, by table and key."""
         self._now = 0
         self._classes = {name: found for t in transactions for name, found in t.classes.items()}
         self._rows: dict[str, dict[Key, Any]] = {name: {} for name in self._classes}
@@ -113,7 +113,7 @@ class PlainProgram:
         return Outcome(True, None, result)
 
     def _note_state(self, table: str, key: Key, row: Any) -> None:
-        """Remember a row that changed."""
+        """Record the new state of a row if it changed and its table keeps a history."""
         if table not in self._keeps:
             return
         fields = [column.name for column in _layout(type(row)).value_columns]
@@ -125,7 +125,7 @@ class PlainProgram:
         self._states.setdefault(table, []).append((key, SimpleNamespace(time=self._now, exists=row.exists, **values)))
 
     def _remembered(self, row: Any, last: int) -> list[Any]:
-        """The states of a row, the newest first: all are remembered here, and those that may not be are left out."""
+        """The states of a row, newest first; all states are stored, so those beyond the retention time are skipped."""
         layout = _layout(type(row))
         key = tuple(getattr(row, name) for name in layout.key)
         states = self._states.get(layout.name, [])
@@ -175,14 +175,14 @@ class PlainProgram:
     def _looked_up(self, table: type, key: Any) -> Any:
         layout = _layout(table)
         parts = key if isinstance(key, tuple) else (key,)
-        row = self._absent(layout, parts)  # keeps to the key's types, or aborts
+        row = self._absent(layout, parts)  # converts the key to its column types, or raises
         fitted = tuple(getattr(row, name) for name in layout.key)
         if any(part != part for part in fitted):
             raise Abort(f"NaN key of {layout.name}")
         return self._object(layout, fitted)
 
     def _object(self, layout: TableLayout, key: Key) -> Any:
-        """The one object for a row that the running transaction works on."""
+        """The row object that the running transaction works on; there is one per row."""
         place = (layout.name, key)
         if place not in self._touched:
             found = self._rows[layout.name].get(key)
@@ -194,7 +194,7 @@ class PlainProgram:
 
 
 def _copied(row: Any) -> Any:
-    """What `copy.copy` gives for a row object, in a quarter of the time."""
+    """A copy of a row object, as by `copy.copy`, in a quarter of the time."""
     copied = object.__new__(type(row))
     copied.__dict__.update(row.__dict__)
     return copied
@@ -212,7 +212,7 @@ def _layout(table: type) -> TableLayout:
 
 
 def _as_column(plan: TransactionPlan, result: Any) -> Any:
-    """The result as the result column holds it: a struct as a dict, an int for a float as a float."""
+    """The result as the result column stores it: a struct as a dict, an int in a float column as a float."""
     if result is None or plan.result is None:
         return None
     if not plan.result.struct:

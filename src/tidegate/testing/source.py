@@ -1,8 +1,8 @@
-"""A source of batches with crashes between them, and a run over it that must not notice.
+"""A source of batches with crashes between them, and a run over it whose result must not depend on the crashes.
 
     EventSource([first, CRASH, second])
 
-`CRASH` after a batch: its version is on disk, its outcomes are lost, memory is gone; the batch is asked for
+`CRASH` after a batch: its version is on disk, but its outcomes and the memory are lost; the batch is submitted
 again, as Spark does after a restart. `CRASH_BEFORE_COMMIT`: everything of the batch is lost.
 """
 
@@ -31,7 +31,7 @@ QUERY = "test-source"
 
 
 class Crash(enum.Enum):
-    """Where a run dies, as a marker behind the batch that it hits."""
+    """Where a run crashes; such a marker follows the batch that the crash hits."""
 
     AFTER_COMMIT = "after commit"
     BEFORE_COMMIT = "before commit"
@@ -42,7 +42,7 @@ CRASH_BEFORE_COMMIT = Crash.BEFORE_COMMIT
 
 
 class EventSource:
-    """Batches of events, with crash markers behind those that a crash hits."""
+    """Batches of events; crash markers follow the batch that the crash hits."""
 
     def __init__(self, items: Iterable[pa.Table | Crash]) -> None:
         self._batches: list[tuple[pa.Table, list[Crash]]] = []
@@ -62,7 +62,7 @@ class EventSource:
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """What came out of a run: one table of outcomes per batch, and the engine at the end."""
+    """The result of a run: one table of outcomes per batch, and the engine at the end."""
 
     outcomes: list[pa.Table]
     engine: VersionedEngine
@@ -80,7 +80,7 @@ def run_source(
     order_by: str | None = None,
     late: Late = "run",
 ) -> SourceRun:
-    """Run a source's batches over a state folder, dying and coming back at every crash marker."""
+    """Run a source's batches over a state folder, with a crash and a restart at every crash marker."""
     program = build_program(transactions)
     owner = Owner(QUERY, "tidegate.testing", process_token())
     storage = open_storage(os.fspath(state))
@@ -105,7 +105,7 @@ def _die(program: Program, storage: Storage, crash: Crash, run: Callable[[Versio
 
 
 class _Died(BaseException):
-    """The end of a process, played."""
+    """The simulated end of a process."""
 
 
 class _BrokenStorage:

@@ -1,17 +1,17 @@
-"""Walks the frames of a log segment: checks each of them, and puts the payloads back to back without marks.
+"""Walks the frames of a log segment: checks each of them, and copies the payloads back to back, without marks.
 
     file       ... [ form size chain check p p p A5 ][ form size chain check p p A5 | p p p A5 ] ...
     payloads   ppp ppppp ...                                 (the mark of a sector) ^
     bounds     0   3     8 ...
 
-The layout of a frame, and what its checks are, is told in log_format.py. The small and the medium form are known
-here; the large one is as fast in Python, for what it holds takes longer than its head.
+log_format.py describes the layout of a frame and its checks. Only the small and the medium form are handled here; the
+large one is as fast in Python, because its payload takes longer than its head.
 
-The checksum is crc32c, eight bytes at a time by eight tables: table t says what a byte becomes that has t more bytes
-behind it. A frame of 20 bytes takes 70 ns.
+The checksum is crc32c, eight bytes at a time by eight tables: table t gives the contribution of a byte that is
+followed by t more bytes. A frame of 20 bytes takes 70 ns.
 
-Invariant: a frame that passes here passes in log_format.py, too, as the same frame. Nothing here says what a frame is
-that does not pass: the walk ends before it, and the Python reader looks at it.
+Invariant: a frame that passes here also passes in log_format.py, as the same frame. A frame that does not pass is not
+judged here: the walk ends before it, and the Python reader decides.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAYLOAD_SIZE_MAX = (1 << 16) - 1
 """The smallest frame has a head of 10 bytes, one of payload and its mark; the largest payload is a medium frame's."""
 
 OFFSET, CHAIN = 0, 1
-"""Where a walk stands: the next frame's offset, and the chain that it extends."""
+"""The position of a walk: the next frame's offset, and the chain that it extends."""
 
 HEAD_ROOM = 32
 _MARK = 0xA5
@@ -58,7 +58,7 @@ _BEHIND_0, _BEHIND_1, _BEHIND_2, _BEHIND_3, _BEHIND_4, _BEHIND_5, _BEHIND_6, _BE
 
 @kernel
 def extend_checksum(checksum, data, start, stop):  # type: ignore[no-untyped-def]
-    """The crc32c of some bytes behind those that `checksum` is of; 0 is that of none."""
+    """Extend a crc32c by the bytes from `start` to `stop`; the checksum of no bytes is 0."""
     crc = np.int64(checksum) ^ _ALL
     at = start
     while at + 8 <= stop:
@@ -89,7 +89,7 @@ def extend_checksum(checksum, data, start, stop):  # type: ignore[no-untyped-def
 
 @kernel
 def copy_content(data, at, size, content_out, to):  # type: ignore[no-untyped-def]
-    """Copy bytes of frames without the marks of sectors; returns the place behind them, -1 if a mark is none.
+    """Copy bytes of frames without the sectors' marks; returns the offset after them, -1 if a mark is wrong.
 
     All of them must be within the file.
     """
@@ -111,7 +111,7 @@ def copy_content(data, at, size, content_out, to):  # type: ignore[no-untyped-de
 
 @kernel
 def number_at(data, at, size):  # type: ignore[no-untyped-def]
-    """The number that some bytes are, the lowest first."""
+    """The number that `size` bytes encode, little-endian."""
     number = np.int64(0)
     for byte in range(size):
         number |= np.int64(data[at + byte]) << (8 * byte)
@@ -120,18 +120,18 @@ def number_at(data, at, size):  # type: ignore[no-untyped-def]
 
 @kernel
 def walk_frames(data, seed, limit, standing, head, payloads_out, bounds_out, stops_out, chains_out):  # type: ignore[no-untyped-def]
-    """Take in frames up to one that does not pass, or that starts at `limit` or behind it; returns how many.
+    """Read frames up to one that does not pass, or that starts at or after `limit`; returns how many.
 
     Args:
         data: the whole file.
         seed: the checksum of the segment's header.
         limit: see above.
-        standing: where the walk starts, and then where it ends (`OFFSET`, `CHAIN`).
+        standing: the position where the walk starts; on return, where it ended (`OFFSET`, `CHAIN`).
         head: room for `HEAD_ROOM` bytes.
         payloads_out: the payloads, with room for all bytes up to the limit and one payload more.
         bounds_out: where each payload starts, and the last one ends.
-        stops_out: the offset behind each frame.
-        chains_out: the chain behind each frame.
+        stops_out: the offset after each frame.
+        chains_out: the chain after each frame.
     """
     offset, chain, to, count = standing[OFFSET], standing[CHAIN], np.int64(0), 0
     bounds_out[0] = 0

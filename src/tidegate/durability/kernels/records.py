@@ -1,22 +1,22 @@
-"""Decodes plain calls of transactions out of logged payloads, into columns.
+"""Decodes plain calls of transactions from logged payloads into columns.
 
-A record's number says which transaction it calls; the program's steps then say what to read, value by value:
+A record's number says which transaction it calls; that transaction's steps say what to read, value by value:
 
     steps of transfer      INT -> word column 0     INT -> word column 1     INT -> word column 2
     record                 00    02    04    f4 03
     words                  1     2     250          in the row of the call
 
     words     one row of numbers for each column of a table of events: an int, the bits of a float, a bool as 0 or 1;
-              a string takes two, where it starts among the payloads and its size
-    items     the same for what stands in lists, all lists of a column back to back
+              a string takes two: where it starts among the payloads, and its size
+    items     the same for the elements of lists, all lists of a column back to back
     ends      for each list column: where the list of each row ends among its items
 
-Where a column is none of the call's own it holds zeros.
+Columns that do not belong to the called transaction hold zeros.
 
 Everything else ends the loop: a call with a key or with nulls, another kind of record, a transaction that has no
-steps, a record that does not end where it must, or is too long. The Python decoder (commands.py) looks at it.
+steps, a record that does not end where it must, or is too long. The Python decoder (commands.py) handles it.
 
-Invariant: a record that is taken here is what commands.py decodes, except that strings may not be UTF-8.
+Invariant: a record is decoded here as commands.py decodes it, except that strings are not checked to be UTF-8.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ INT, FLOAT, BOOL, STR, LIST = range(5)
 """What a step reads."""
 
 CODE, COLUMN, PARTS = 0, 1, 2
-"""A step: what it reads, the column that it goes to, and of a list how many steps read one item."""
+"""A step: what it reads, the column that it fills, and for a list how many steps read one item."""
 
 PAYLOAD, AT, NUMBER, UNUSUAL = 0, 1, 2, 3
-"""Where decoding stands: the payload's number, the next byte, how many of its records were read, and at the end
-whether the next record is nothing for this loop."""
+"""The position of decoding: the payload's number, the next byte, how many of its records were read, and at the end
+whether the next record must be left to the Python decoder."""
 
 _FORM_BITS = 3
 _MORE, _LOW = 0x80, 0x7F
@@ -42,7 +42,7 @@ _SHIFT_LAST = 63
 
 @kernel
 def read_word(data, at, stop):  # type: ignore[no-untyped-def]
-    """The bits of a number, and the place behind it; -1 where there is no number of 64 bits."""
+    """The bits of a variable-length number, and the offset after it; -1 if there is no 64-bit number."""
     word, shift = np.int64(0), 0
     while at < stop:
         byte = np.int64(data[at])
@@ -58,7 +58,7 @@ def read_word(data, at, stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def read_value(code, data, at, stop, column, row, words_out):  # type: ignore[no-untyped-def]
-    """Put one value into a column; returns the place behind it, -1 where there is none."""
+    """Decode one value into a column; returns the offset after it, -1 if there is none."""
     if code == INT:
         word, at = read_word(data, at, stop)
         words_out[column, row] = (word >> 1 & np.int64(0x7FFFFFFFFFFFFFFF)) ^ -(word & 1)
@@ -86,7 +86,7 @@ def read_value(code, data, at, stop, column, row, words_out):  # type: ignore[no
 
 @kernel
 def read_list(data, at, stop, steps, step, row, items_out, ends_out):  # type: ignore[no-untyped-def]
-    """Put one list behind those of its column; returns the place behind it, -1 where there is none."""
+    """Append one list to those of its column; returns the offset after it, -1 if there is none."""
     column, parts = steps[step, COLUMN], steps[step, PARTS]
     count, at = read_word(data, at, stop)
     if at < 0 or count < 0 or count > stop - at:
@@ -104,7 +104,7 @@ def read_list(data, at, stop, steps, step, row, items_out, ends_out):  # type: i
 
 @kernel
 def read_call(data, at, stop, program, row, columns_out):  # type: ignore[no-untyped-def]
-    """Put one call into a row; returns the place behind it, -1 where it is nothing for this loop."""
+    """Decode one call into a row; returns the offset after it, -1 if the Python decoder must read it."""
     first_steps, steps = program
     kinds_out, words_out, items_out, ends_out = columns_out
     word, at = read_word(data, at, stop)
@@ -129,15 +129,15 @@ def read_call(data, at, stop, program, row, columns_out):  # type: ignore[no-unt
 
 @kernel
 def read_calls(data, bounds, size_limits, program, standing, columns_out):  # type: ignore[no-untyped-def]
-    """Decode calls until rows or bytes are used up, or something else comes; returns how many rows were filled.
+    """Decode calls until rows or bytes run out, or another kind of record follows; returns how many rows were filled.
 
     Args:
         data: payloads back to back.
         bounds: where each payload starts, and the last one ends.
-        size_limits: bytes of the payloads after which no more is decoded, and the bytes of one record.
-        program: per transaction its first step, or -1; and all steps, those of each transaction closed by one with a
-            negative code.
-        standing: where decoding starts, and then where it ends (`PAYLOAD`, `AT`, `NUMBER`, `UNUSUAL`).
+        size_limits: after how many bytes of payloads decoding ends, and the most bytes of one record.
+        program: the first step of each transaction, or -1; and all steps, where one with a negative code ends those of
+            each transaction.
+        standing: the position where decoding starts; on return, where it ended (`PAYLOAD`, `AT`, `NUMBER`, `UNUSUAL`).
         columns_out: the numbers of transactions, `words`, `items` and `ends`, all zero.
     """
     payload, at, number = standing[PAYLOAD], standing[AT], standing[NUMBER]
@@ -165,7 +165,7 @@ def read_calls(data, bounds, size_limits, program, standing, columns_out):  # ty
 
 @kernel
 def place_spans(sizes, offsets_out):  # type: ignore[no-untyped-def]
-    """Where texts of some sizes start and end when they stand back to back; returns the bytes of all."""
+    """The offsets of texts of these sizes when stored back to back; returns their total size."""
     end = np.int64(0)
     offsets_out[0] = 0
     for row in range(sizes.shape[0]):
