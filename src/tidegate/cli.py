@@ -1,4 +1,4 @@
-"""The command line: `tidegate demo`, `explain`, `state ...`, `recover`, `bench ...` and `warm`.
+"""The command line: `tidegate demo`, `explain`, `state ...`, `log ...`, `recover`, `bench ...` and `warm`.
 
 This module only wires the commands together and decides how errors are shown. An error that Tidegate
 raises on purpose is printed as a message that says what to do, and the exit code is 1. Any other error is

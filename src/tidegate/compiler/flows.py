@@ -1,6 +1,6 @@
 """Writes the program of a dataflow graph: `flow`, which takes events through it.
 
-    step_<transaction>(q, arrays)     one tuple: its rows by their keys, its windows, its body
+    step_<member>(q, arrays)          one tuple: its rows by their keys, its windows, its body
     group_<number>(active, arrays)    the members of a group, all or nothing
     flow(stop, ..., arrays)           events in order: plain transactions at their place, rounds of complete batches
     traced_flow(..., trace, arrays)   the same, but every step is traced, or only traced steps are run (`flow_traces`)

@@ -1,6 +1,6 @@
 """From Python values to Arrow: the arguments of one transaction as columns of one row, and the key of one row.
 
-Here stands what is wrong with a value that a caller gives. `single` takes what is plain without asking.
+Values of a wrong type are refused here, with a message. `single` handles plain values without this step.
 """
 
 from __future__ import annotations

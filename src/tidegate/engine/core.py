@@ -1,7 +1,7 @@
 """The engine: tables in memory, and batches of events run over them in order.
 
 The life of a batch: its columns are bound to arrays, its transactions' names to numbers, its keys to
-slots; events that cannot run are refused; the generated program runs the others one by one, in order.
+slots; events that cannot run are refused; the others run, with the results of running them one by one, in order.
 `run` returns all that came of it as one value: outcomes as Arrow, a report, and what else was asked for.
 
 Changed rows and emitted tuples either leave with the run that made them (`collect`) or accumulate, over any
@@ -128,7 +128,7 @@ class EngineCore:
             self._collect_strings()
 
     def _collect_strings(self) -> None:
-        """Start a new pool with the strings that rows still hold; due when the pool has doubled."""
+        """Start a new pool with the strings that rows, windows, streams and histories still hold."""
         held = [numbers for table in self.tables.values() for numbers in table.string_numbers()]
         held += self.flows.string_numbers()
         used = np.unique(np.concatenate([*held, _NONE]))
@@ -244,7 +244,7 @@ class EngineCore:
             return self._leave(entered, self.flows.end_replay(entered.batch, trace))
 
     def outputs_waiting(self) -> dict[str, pa.Table]:
-        """The tuples in streams that nobody consumes, by stream, for a checkpoint; they go on waiting."""
+        """The tuples in output streams, by stream, for a checkpoint; they stay there."""
         return outputs_of(self.flows, self.strings)
 
     def restore_outputs(self, tuples: Mapping[str, pa.Table]) -> None:

@@ -91,7 +91,7 @@ class Interpreter:
     def _finder(self, plan: TransactionPlan, rows: Rows) -> Callable[[type, Any], Any]:
         """What `tg.lookup` asks: row objects by table and key, beside those that `rows` knows.
 
-        Only tables that the compiler saw the transaction look up: of others nobody would note what it writes.
+        Only in tables that the compiler saw the transaction look up: writes to other tables would not be noted.
         """
         known = {layout.name for layout in plan.lookups}
 

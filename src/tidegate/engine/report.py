@@ -18,8 +18,8 @@ Array = npt.NDArray[Any]
 class BatchReport:
     """One batch: how many events, what became of them, how it was run and where the time went.
 
-    `interpreted` counts the events that plain Python ran: transactions declared with `compiled=False`,
-    and those in which an integer left 64 bits on the way. `decision` is the scheduling decision, if one was
+    `interpreted` counts the events, and the groups of graphs, that plain Python ran: those with a transaction that is
+    declared with `compiled=False`, or in which an integer left 64 bits. `decision` is the scheduling decision, if one was
     made, `properties` what was measured on the batch's graph, `why` the reason for the strategy in a sentence.
     """
 
@@ -56,7 +56,7 @@ class BatchResult:
     changes: dict[str, pa.Table]
     """The changed rows by table, with `exists`, if they were collected: what `EngineCore.apply` takes."""
     outputs: dict[str, pa.Table]
-    """The tuples in streams that nobody consumes, by stream, if they were collected."""
+    """The tuples in output streams, by stream, if they were collected."""
 
     @property
     def ranks(self) -> Array:

@@ -64,7 +64,7 @@ class Unusual(Exception):
 class SingleRun:
     """Runs single transactions of a program on its tables.
 
-    `note_written` is told the slots of the rows that a transaction wrote, table by table; None where nobody asks.
+    `note_written` is told the slots of the rows that a transaction wrote, table by table; None where they are not tracked.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SingleRun:
                 return
 
     def report(self) -> BatchReport:
-        """What the last transaction did; made when somebody asks, for that takes as long as a part of it."""
+        """What the last transaction did; made on demand, because making it takes a notable part of a call."""
         outcome, interpreted, (started, bound, executed, done) = self._last
         return BatchReport(
             events=1,

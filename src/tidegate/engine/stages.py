@@ -5,7 +5,7 @@
                                    one walk        all of it in the order of the events, by one worker
                                    side by side    each stage by a worker of its own (`graphs.lanes`)
                                    around          one walk; where plain transactions follow each other for long, the
-                                                   strategies run these on all workers, and the walk goes on behind them
+                                                   strategies run these on all workers, and the walk resumes after them
 
     events     p p g p p p p p p p p p p l g p g          p: plain, g: enters a graph, l: looks rows up
     around     ─────>[ strategies      ]────────>
@@ -43,7 +43,7 @@ SIDE_BY_SIDE_EVENTS = 2048
 """Smaller batches are not walked through side by side: handing out pieces takes longer."""
 
 AROUND_EVENTS = 256
-"""At least so many plain transactions in a row leave the walk for the strategies. Measured with 10 us each and two
+"""Runs of at least this many plain transactions leave the walk for the strategies. Measured with 10 us each and two
 workers, beside one walk: 0.84 times as fast with 64 in a row, 1.36 with 256, 1.57 with 1,024."""
 
 
@@ -90,7 +90,7 @@ class Stages:
         return joined([execution, self._run_graphs(job.part(job.order[~apart], False), self._graph_stages)])
 
     def _run_graphs(self, job: Job, stages: int) -> Execution:
-        """Run events of so many stages through the graphs, in the way that is likely to be the fastest."""
+        """Run events that belong to `stages` stages through the graphs, in the way that is likely to be the fastest."""
         plain = self._long_plain_runs(job)
         ways = [ONE_WALK]
         if stages > 1 and len(job.order) >= SIDE_BY_SIDE_EVENTS:

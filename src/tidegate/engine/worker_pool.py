@@ -1,7 +1,6 @@
 """What planning and execution ask of workers: how many there are, and that they do something together.
 
-Whoever needs this is given it, and does not know whether threads are behind it (`execution.workers`), or tasks whose
-steps a test puts in an order of its own.
+It may be implemented by threads (`execution.workers`), or by tasks whose steps a test interleaves.
 """
 
 from __future__ import annotations

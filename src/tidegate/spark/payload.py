@@ -8,7 +8,8 @@ functions and classes of a program are pickled by value, with what they use:
                 --> numpy, tidegate, the standard library     by name: workers have them
 
 `_Reach` walks those references. Only what the program reaches is packed: a module that also holds a SparkSession, a
-lock or a large table is packed without them. `transact` packs once per call; workers unpack once.
+lock or a large table is packed without them. `transact` packs once per call;
+a worker unpacks once for each engine that it makes.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Whether an operation needs plain Python, so that the results of this run are discarded."""
+        """Whether the results of this run are discarded: an operation needs plain Python, or it was interrupted."""
         return bool(self.progress.control[STOP] != RUNNING)
 
     @property

@@ -1,16 +1,16 @@
-"""Who goes through the events of a batch: one lane for all stages, or a lane for each, side by side.
+"""Pipelined stages: a batch is walked through by one lane for all stages, or by a lane for each, side by side.
 
-A lane is one walk over all events in order. It forms the atomic batches and counts the rounds, and runs those groups
-and plain transactions that are its own. Walked by several lanes, the same events give the same rounds to each, so
-lanes agree on rounds without a word. What goes from one to another are tuples: the lane that emits them notes where
-each round ends, and the lane that takes them may go as far as that.
+A lane is one pass over all events in order. It forms the atomic batches, counts the rounds, and runs the groups and
+plain transactions that belong to its stage. Every lane sees the same events, and so the same rounds, without any
+communication. Only tuples pass between lanes: the lane that emits them notes where each round ends in the stream, and
+the lane that reads them may read up to there.
 
     events      0 ........ 512 ........ 1024 ........ 1536            pieces of a batch
     check           done         done        runs
     invoice         done         runs                                 takes what check emitted in that piece
 
-`Pipeline` hands out the pieces: a lane may walk through one when it has walked through those before it, and all lanes
-that it takes streams from have walked through this one.
+`Pipeline` hands out the pieces: a lane may start a piece when it has finished the piece before, and every lane that it
+reads streams from has finished this one.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Lane:
         self.opened: dict[int, Array] = {}
         """How many events wait in the open batch of each border stream, and which."""
         self.spans = {number: streams[number].span for number in flows.crossing}
-        """Where the round at hand lies in the streams that lead from one stage to another."""
+        """Where the current round lies in the streams that lead from one stage to another."""
         self.refused = np.empty(0, np.int32)
         """By event: not 0 where it must not run."""
         self.hits = np.zeros(len(flows.members), np.int64)
         self.void_valid = np.zeros(1, np.bool_)
         self.void_results = [np.zeros(1, kind.dtype) for kind in plan.result_arrays]
-        """Where the results of transactions go whose results nobody gets."""
+        """Where results go that are not returned: only the first transaction on a border stream returns any."""
         self.wanted = {table.name: np.zeros((1, len(table.key)), np.int64) for table in plan.tables}
         self.float_wanted = {name: words.view(np.float64) for name, words in self.wanted.items()}
         """One key of each table, to be looked up."""

@@ -1,4 +1,4 @@
-"""Tuples that wait in output streams until somebody takes them: for checkpoints, and for whoever takes some at a time.
+"""Tuples in output streams, as checkpoints store them and as the user takes them, all or some at a time.
 
 They are no rows of tables, so `take_changes` does not tell of them and `apply` does not bring them back.
 """

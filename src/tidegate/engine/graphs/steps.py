@@ -20,7 +20,7 @@ it; then it might commit. The record says why it aborted and not on what, so it 
 
 Invariant: the records of a run, or any number of its first ones, fit that run on the state that it began with, and the
 same program; `replay_steps` says where they do not. What this module does not do: it writes no files, and a record says
-nothing of the program, so whoever keeps a log must know which one it belongs to.
+nothing of the program, so a log must record which program it belongs to.
 """
 
 from __future__ import annotations

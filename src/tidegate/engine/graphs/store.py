@@ -1,9 +1,9 @@
-"""What dataflow graphs must remember between batches, as rows of tables: whoever keeps tables keeps it too.
+"""What dataflow graphs must remember between batches, as rows of tables, so that it is stored as tables are.
 
     tidegate_flow              name -> value      the number of the last round of each graph, where each window stands
     tidegate_window_<name>     row number -> row  the rows of a window, staged ones too
     tidegate_waiting           0 -> events        events whose atomic batch is not complete
-    tidegate_history_<table>   number -> state    earlier states of rows that somebody may still ask for
+    tidegate_history_<table>   number -> state    earlier states of rows that may still be asked for
 
 A batch writes the rows that entered a window and deletes those that left it: what keeping costs follows the batch,
 not the window. Aggregates are not kept; they are computed anew when a state is opened.

@@ -1,7 +1,7 @@
 """Runs dataflow graphs: holds streams and windows, calls the generated `flow`, and gives it what it asks for.
 
 `flow` takes the events of a batch through the graphs in machine code. It comes back when it is done, or when an
-array is full or plain Python must run something; then it is helped and called again, and goes on where it was:
+array is full or plain Python must run something; then Python does that and calls it again, and it continues:
 
     flow(...) ──> DONE
               ──> PLAIN_EVENT, PLAIN_GROUP     a transaction, or a group, runs as plain Python
@@ -257,7 +257,7 @@ class GraphWalk:
             self._walk(self._whole, batch, len(self._order))
 
     def end_replay(self, batch: Batch, trace: bool) -> Execution:
-        """Turn triggers on: run what the steps left in streams, and all events behind them."""
+        """Turn triggers on: run what the steps left in streams, and all events after them."""
         began = time.perf_counter()
         self._whole.turn_to(TRACING if trace else UNTRACED)
         interpreted = self._walk_to_the_end(batch)
@@ -354,7 +354,7 @@ class GraphWalk:
     def _bound(self, lane: Lane, batch: Batch) -> tuple[Any, ...]:
         """The arrays that a lane works on; found again when some were replaced."""
         if lane.arrays is None or lane.arrays[0] != self._rooms:
-            with self._python:  # arrays that follow a table's growth are replaced by whoever asks first
+            with self._python:  # the first lane to ask replaces arrays that grow with a table
                 worker = workspace(self.plan, batch, self._literals)
                 lane.arrays = (self._rooms, self._arrays.bind(batch, worker, lane))
         return lane.arrays[1]
@@ -397,7 +397,7 @@ class GraphWalk:
         return join([table.select(names) for table in found]) if found else empty
 
     def take(self, number: int, count: int | None = None) -> pa.Table:
-        """What waits in an output stream, or so many tuples from the first on; they are forgotten."""
+        """Remove and return the tuples of an output stream: all, or the first `count`."""
         found = self.streams[number].table(self._strings, count)
         self.streams[number].drop(found.num_rows)
         return found

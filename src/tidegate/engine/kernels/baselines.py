@@ -4,7 +4,7 @@
     mvlk            the same with versions: a read waits for the writes before it, no write waits for a read
     partitioned     a transaction waits for its turn in every partition of the state that it touches
     chains          the operations of each row in timestamp order; workers go round until all are done
-    unsafe-nolock   nobody waits for anybody: an upper bound, wrong by design
+    unsafe-nolock   no worker waits: an upper bound on speed, wrong by design
 
 In the first three and the last, a worker takes the next transaction in timestamp order and runs all of
 it. The earliest transaction that has not run never waits, so nothing can block for ever.
@@ -103,7 +103,7 @@ def run_locked(shapes, graph, progress, machine, worker, locks):  # type: ignore
                 if graph.write[access] and not _wait_until(locks.reads_done, row, locks.after_reads[access], control):
                     return
         _run_in_place(graph, progress, machine, worker, transaction)
-        if load(control, STOP) != RUNNING:  # it may not have happened: nobody may go on from here
+        if load(control, STOP) != RUNNING:  # the run may be discarded, so no other transaction may read this
             return
         for access in range(first, stop):
             if graph.alias[access] == access:
@@ -261,7 +261,7 @@ def walk_own_chains(graph, units, progress, machine, worker, workers, cursor):  
 
 @kernel
 def walk_any_chain(graph, units, progress, machine, worker, workers, cursor, taken):  # type: ignore[no-untyped-def]
-    """Shared everything: whoever finds a chain that nobody walks takes it."""
+    """Shared everything: a worker takes any chain that no other worker walks."""
     control = progress.control
     chains, operations = cursor.shape[0], graph.kind.shape[0]
     spins = 0

@@ -31,7 +31,7 @@ def _root(parent, row):  # type: ignore[no-untyped-def]
     while above >= 0:
         higher = load(parent, above)
         if higher >= 0:
-            store(parent, row, higher)  # an ancestor, whoever joins sets meanwhile
+            store(parent, row, higher)  # still an ancestor, even if sets are joined meanwhile
         row, above = above, higher
     return row
 
@@ -75,7 +75,7 @@ def mark_written(shapes, events, begin, end, written_out):  # type: ignore[no-un
 
 @kernel
 def join_rows(shapes, events, begin, end, all_written, written, parent_out):  # type: ignore[no-untyped-def]
-    """Join the rows of each transaction, except rows that nobody writes."""
+    """Join the rows of each transaction (union-find), except rows that no transaction writes."""
     order, kinds, status = events
     for position in range(begin, end):
         event = order[position]

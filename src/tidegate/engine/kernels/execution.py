@@ -88,7 +88,7 @@ def _run_eager(graph, units, progress, machine, worker, operation, ready, count)
     # A sibling failed at an earlier statement than this operation has: nothing it finds can matter.
     if known == 0 or (known >> 32) >= machine.first_failure[graph.kind[operation]]:
         found = perform(graph, progress, machine, worker, operation)
-        if load(progress.control, STOP) != RUNNING:  # it may not have happened: nobody may see it
+        if load(progress.control, STOP) != RUNNING:  # the run may be discarded, so this must not be visible
             return count
         if found != 0:
             _keep_first(progress.failure, transaction, found)
@@ -263,7 +263,7 @@ def _take_some(offer, following, worker, workers):  # type: ignore[no-untyped-de
                 if following[last] < 0:
                     break
                 last = following[last]
-            store(offer, victim * LINE, following[last])  # meanwhile it is empty, so nobody else has written there
+            store(offer, victim * LINE, following[last])  # the offer was empty, so nobody else has written there
             following[last] = -1
             return first
     return -1

@@ -1,7 +1,7 @@
-"""A kernel that says how often transactions that come one after the other have to wait for each other.
+"""A kernel that estimates how often consecutive transactions touch the same rows.
 
-Events that belong together stand together: a vehicle is seen, counted, billed. Their rows may be drawn from
-millions, and yet who takes the next event has to wait for the last one.
+Related events often follow each other in a stream: a vehicle is seen, counted, billed. Even where rows are drawn from
+millions of keys, a worker that takes the next event must then wait for the previous one.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ RUNNING = 0
 ESCAPED = 1
 INTERRUPTED = 2
 
-SAMPLE = 17  # every so many operations one is timed: a prime, so that all parts of a transaction get their turn
+SAMPLE = 17  # one in 17 operations is timed: a prime, so that all parts of a transaction are sampled
 
 
 class Progress(NamedTuple):
@@ -88,7 +88,7 @@ def visible(graph, progress, access):  # type: ignore[no-untyped-def]
 
 @inline
 def invoke(graph, machine, worker, operation):  # type: ignore[no-untyped-def]
-    """Call the program's function, timing one call in so many."""
+    """Call the program's function; one call in `SAMPLE` is timed."""
     kind, event = graph.kind[operation], graph.event[graph.transaction[operation]]
     slots = address_of(graph.now, graph.access_first[operation])
     if operation % SAMPLE != 0:

@@ -117,7 +117,7 @@ class History:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what nobody may ask for any more."""
+        """Forget the states that are too old to be asked for."""
         while self.state[HISTORY_FIRST] < self.state[HISTORY_NEXT]:
             place = int(self.state[HISTORY_FIRST]) & (len(self.time) - 1)
             if not self._is_forgotten(place):

@@ -1,4 +1,4 @@
-"""One stream in memory: the tuples of the round at hand, or those of an output that nobody has taken yet."""
+"""One stream in memory: the tuples of the current round, or those of an output stream that were not taken yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StreamState:
     def __init__(self, layout: StreamLayout, output: bool) -> None:
         self.layout, self.output = layout, output
         self.span = np.zeros(2, np.int64)
-        """Where the round at hand begins, and how many tuples there are."""
+        """Where the current round begins, and how many tuples there are."""
         self.count = self.span[1:]
         self.round_ends = self.span
         """Where each round of a batch ends, for the stages that take the stream's tuples while others emit them."""
@@ -50,7 +50,7 @@ class StreamState:
         self.count[0] = place + 1
 
     def reserve(self, count: int) -> bool:
-        """Have room for so many tuples; whether arrays were replaced for it."""
+        """Have room for `count` tuples; returns whether arrays were replaced for it."""
         enough = count <= len(self.batches)
         while count > len(self.batches):
             self.grow()
@@ -79,7 +79,7 @@ class StreamState:
         self.span[:] = 0, tuples.num_rows
 
     def table(self, strings: StringPool, first: int | None = None) -> pa.Table:
-        """The tuples as Arrow, each with the number of its round; all, or so many from the first on."""
+        """The tuples as Arrow, each with the number of its round; all, or the first ones."""
         count = int(self.count[0]) if first is None else min(first, int(self.count[0]))
         columns: dict[str, pa.Array] = {}
         for field in self.layout.fields:

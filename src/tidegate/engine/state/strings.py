@@ -3,7 +3,7 @@
 Columns, keys and parameters of type `str` hold such numbers, so compiled code compares strings as it
 compares integers. Strings enter and leave as Arrow. Numbers are private to one engine and one run.
 
-A string that nothing refers to any more stays until `Tables.collect_strings` rebuilds the pool.
+A string that nothing refers to any more stays until `EngineCore` rebuilds the pool.
 """
 
 from __future__ import annotations

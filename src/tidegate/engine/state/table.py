@@ -172,7 +172,7 @@ class TableState:
 
     @property
     def noted(self) -> Array:
-        """A mark for each slot that is noted as written; whoever sets one adds the slot to `touched`."""
+        """A mark for each slot that is noted as written; to set one is to add the slot to `touched`."""
         return self._noted
 
     def note(self, slots: Array) -> None:
@@ -201,7 +201,7 @@ class TableState:
         self._counters[FRESH] = 0
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many more rows at once."""
+        """Make room for this many more rows at once."""
         self._grow_rows(rows)
 
     def _grow(self, more: int) -> None:

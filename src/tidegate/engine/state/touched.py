@@ -1,14 +1,14 @@
-"""Which rows of a table were written since somebody last asked.
+"""The rows of a table that were written since they were last collected.
 
-A row that has a slot is known by it, one that has lost its slot, because it was deleted, by its key:
+A row is noted by its slot. A row that was deleted has lost its slot, and is noted by its key:
 
     slots    7  9  |  2  4  9          9 was freed in between, and another row got it
     gone     key 31                    the one that had it before
 
-Writing a row must cost the same however many were written before: what is added goes into the last of a list of arrays,
-and when that is full the next one is begun, so that nothing is copied or sorted meanwhile. Each slot is added once,
-which its table sees to by a mark, until it is freed: only then can it stand there twice. The same holds for the keys of
-rows that come and go, which are reduced to one each whenever there are twice as many.
+Noting a row takes constant time, however many were noted before: slots are appended to a list of arrays of fixed size,
+so nothing is copied or sorted. The table marks the slots that it has noted, so each is added once; only a slot that was
+freed and used again can occur twice. The keys of deleted rows may repeat, too; duplicates are removed whenever their
+number has doubled.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All windows of an engine: where they lie, how they get more room, how they are stored and come back.
 
-Compiled code works on three arrays, and finds a window by its number:
+Compiled code works on these arrays, and finds a window by its number:
 
     heap      window 0          | window 1                    | window 2 ...
               ^ bases[0]          ^ bases[1]                    ^ bases[2]
@@ -130,7 +130,7 @@ class Windows:
         """The tuple that is about to enter a window; the same as floats."""
         self.float_words = self.words.view(np.float64)
         self.tops = np.zeros(TOP_WORDS, np.int64)
-        """What calls of `top` gave in the transaction at hand."""
+        """What calls of `top` returned in the current transaction."""
         self._ring_rows = ring_rows
         self._table_buckets = table_buckets
 
@@ -266,7 +266,7 @@ _NO_SCALARS = np.zeros(LATEST + 1 - FIRST, np.int64)
 
 
 def _built(layout: WindowLayout, scalars: Array, words: Array, rows: int, buckets: Sequence[int]) -> Array:
-    """A window from its rows, with room for so many in the ring and, per slot, so many buckets in a table."""
+    """A window built from its rows; the ring and, per slot, the hash table have the given sizes."""
     capacity = _power_of_two(rows)
     owners = layout.owners
     ring = HEADER_WORDS + SLOT_WORDS * len(owners)
