@@ -19,8 +19,8 @@ class BatchReport:
     """One batch: how many events, what became of them, how it was run and where the time went.
 
     `interpreted` counts the events, and the groups of graphs, that plain Python ran: those with a transaction that is
-    declared with `compiled=False`, or in which an integer left 64 bits. `decision` is the scheduling decision, if one was
-    made, `properties` what was measured on the batch's graph, `why` the reason for the strategy in a sentence.
+    declared with `compiled=False`, or in which an integer left 64 bits. `decision` is the scheduling decision, if one
+    was made, `properties` what was measured on the batch's graph, `why` the reason for the strategy in a sentence.
     """
 
     events: int

@@ -64,7 +64,7 @@ class Unusual(Exception):
 class SingleRun:
     """Runs single transactions of a program on its tables.
 
-    `note_written` is told the slots of the rows that a transaction wrote, table by table; None where they are not tracked.
+    `note_written` is told the slots of written rows, table by table; None where they are not tracked.
     """
 
     def __init__(
