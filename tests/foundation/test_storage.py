@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tidegate.foundation import leftovers
 from tidegate.foundation.disk import OsDisk
-from tidegate.foundation.errors import StorageFailed, StorageUncertain
+from tidegate.foundation.errors import InputError, StorageFailed, StorageUncertain
 from tidegate.foundation.remote_storage import RemoteStorage
 from tidegate.foundation.storage import LocalStorage, Storage, open_storage
 
@@ -48,6 +49,12 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "s3 URL":
         return open_storage(request.getfixturevalue("s3").new_bucket() + "/state/ledger")
     return RemoteStorage(RefusingRename(), str(folder), f"refusing://{folder}", atomic_put=False)
+
+
+@pytest.mark.parametrize("path", ["~", "~/state"])
+def test_a_home_folder_that_nobody_expanded_is_refused(path: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"give {os.path.expanduser(path)!r}")):
+        open_storage(path)
 
 
 def names_in(path: Path) -> list[str]:

@@ -105,6 +105,8 @@ def test_an_unknown_or_unordered_order_by_is_refused(spark: SparkSession) -> Non
     ("options", "message"),
     [
         ({"late": "drop"}, r'late must be "run" or "refuse", got \'drop\''),
+        ({"late": "refuse"}, 'late="refuse" needs order_by'),
+        ({"state": "~/ledger"}, r"does not expand ~.*give '/"),
         ({"order_by": 7}, "order_by must be the name of a column, got 7"),
         ({"state": ""}, "state must be a path"),
         ({"state": "memory://x"}, r"memory of one process.*tg\.Engine"),

@@ -8,14 +8,14 @@ functions run one by one:
     parametric    one that reads a row which it does not write waits for the previous write of that key
     logical       the operations of one transaction commit together or abort together
 
-Nothing is run and no state is needed: all of it is known from the source. A dataflow graph is drawn group by group,
-in the order in which they run.
+No transaction runs and no state is needed: all of it is known from the source. Of a file only the declarations are
+executed (`declarations`), so a script that also starts a job can be explained. A dataflow graph is drawn group by
+group, in the order in which they run.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import json
 import os
@@ -34,6 +34,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from tidegate.commands.declarations import read_declarations
 from tidegate.commands.literal import literal, visible
 from tidegate.foundation.errors import DefinitionError
 
@@ -83,6 +84,9 @@ def explain(
 ) -> None:
     """Show how a transaction is split into operations, and what they wait for.
 
+    Of a file.py only imports and declarations are executed, so a job that the file starts does not run; a module is
+    imported.
+
     For each operation: the part of the function that it runs, the rows that it reads and writes, and under which
     conditions. Then the dependencies between operations, or why the transaction runs as one operation.
 
@@ -96,9 +100,11 @@ def explain(
 
     * `tidegate explain tidegate.workloads.leaderboard:leaderboard` draws a dataflow graph
     """
-    graphs = find_dataflows(target)
-    named_graph = len(graphs) == 1 and ":" in target
-    found = [] if named_graph else [describe(transaction) for transaction in find_transactions(target)]
+    place, name = _split(target)
+    module = _load(place)
+    graphs = find_dataflows(module, name)
+    named_graph = len(graphs) == 1 and bool(name)
+    found = [] if named_graph else [describe(transaction) for transaction in find_transactions(module, place, name)]
     if as_json:
         typer.echo(json.dumps([*(asdict(e) for e in found), *(graph_as_data(g) for g in graphs)], indent=2))
         return
@@ -112,21 +118,18 @@ def explain(
 # --- finding --------------------------------------------------------------------------------------
 
 
-def find_dataflows(target: str) -> list[Dataflow]:
-    """The dataflow graph that a target names, or all of a module."""
+def find_dataflows(module: ModuleType, name: str) -> list[Dataflow]:
+    """The dataflow graph of this name, or all of a module."""
     from tidegate.api.dataflow import Dataflow
 
-    place, name = _split(target)
-    there = {key: value for key, value in vars(_load(place)).items() if isinstance(value, Dataflow)}
+    there = {key: value for key, value in vars(module).items() if isinstance(value, Dataflow)}
     return [graph for key, graph in there.items() if name in ("", key)]
 
 
-def find_transactions(target: str) -> list[Transaction]:
-    """The transaction that a target names, or all of a module."""
+def find_transactions(module: ModuleType, place: str, name: str) -> list[Transaction]:
+    """The transaction of this name, or all of a module; `place` is what the user called the module."""
     from tidegate.api.transaction import Transaction
 
-    place, name = _split(target)
-    module = _load(place)
     all_of_them = {key: value for key, value in vars(module).items() if isinstance(value, Transaction)}
     choices = ", ".join(all_of_them) or "none"
     if name and name not in all_of_them:
@@ -159,13 +162,7 @@ def _load(place: str) -> ModuleType:
             ) from error
     if not os.path.isfile(place):
         raise DefinitionError(f"there is no file {place!r}; name one as path/to/file.py:function")
-    name = os.path.basename(place).removesuffix(".py")
-    spec = importlib.util.spec_from_file_location(name, place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # annotations and dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+    return read_declarations(place)
 
 
 # --- explaining -----------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ import pyarrow as pa
 from tidegate.foundation import holds, leftovers, refusals
 from tidegate.foundation.appending import Appender
 from tidegate.foundation.disk import Disk, OsDisk
-from tidegate.foundation.errors import StorageFailed
+from tidegate.foundation.errors import InputError, StorageFailed
 from tidegate.foundation.holds import Hold
 
 SYNC_EVERY_BYTES = 1 << 20
@@ -121,6 +121,11 @@ class Storage(Protocol):
 
 def open_storage(path: str) -> Storage:
     """The storage at a local path ("dir", "file:///dir") or an fsspec URL ("memory://x", "s3://bucket/x")."""
+    if path == "~" or path.startswith("~/"):
+        raise InputError(
+            f"{path!r}: a program does not expand ~, so this would be a folder of that name in the working directory; "
+            f"give {os.path.expanduser(path)!r}, or os.path.expanduser({path!r})"
+        )
     protocol, separator, rest = path.partition(":")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", protocol) or not rest.startswith("/"):
         return LocalStorage(path)

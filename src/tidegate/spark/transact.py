@@ -223,6 +223,11 @@ def _check_arguments(
     check_keep_versions(keep_versions)
     if late not in get_args(Late):
         raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
+    if late == "refuse" and columns.get("order_by") is None:
+        raise InputError(
+            'transact: late="refuse" needs order_by="column": without it no event is late, because events run in the '
+            "order of their source; give order_by, or leave late out"
+        )
     if log not in get_args(Log):
         raise InputError(f'transact: log must be "changes" or "commands", got {log!r}')
     for argument, column in columns.items():
