@@ -63,6 +63,7 @@ NOT_QUICK = (
     "commands/test_bench.py",
     "commands/test_bench_strategies.py",
     "commands/test_state.py",
+    "compiler/test_slicing.py",
     "durability/test_compactor.py",
     "durability/test_crashes.py",
     "durability/test_log_format.py",
@@ -79,6 +80,7 @@ NOT_QUICK = (
     "simulation",
     "spark",
     "truth",
+    "users",
 )
 """Files, and folders of them, that `make quick` leaves out: they start processes, or compile or compare for long."""
 
