@@ -101,3 +101,66 @@ def test_a_file_is_loaded_once(job: Path, capsys: pytest.CaptureFixture[str]) ->
     job.write_text(JOB.replace("def net", 'class Loud:\n    print("defined")\n\n\ndef net'))
     found = CliRunner().invoke(app, ["explain", f"{job}:pay"])
     assert found.output.count("defined") == 1, found.output
+
+
+OTHER_FORMS = """
+import os
+import tidegate as tg
+
+@tg.table(key="id")
+class Cell:
+    id: int
+    n: int = 0
+
+def raise_by(step):
+    @tg.transaction
+    def raised(cell: Cell) -> int:
+        cell.n += step
+        return cell.n
+    return raised
+
+def plain(cell: Cell) -> None:
+    cell.n = 0
+
+by_two = raise_by(2)
+clear = tg.transaction(plain)
+LARGE = os.environ.get("LARGE")
+if LARGE:
+    STEP = 100
+else:
+    STEP = 1
+    open(os.environ["SIGN"], "w")
+
+if STEP == 1:
+    @tg.transaction
+    def one(cell: Cell) -> None:
+        cell.n += STEP
+
+if not open(os.environ["SIGN"], "w").closed:
+    print("the job")
+
+if __name__ == "__main__":
+    open(os.environ["SIGN"], "w")
+"""
+
+
+def test_calls_factories_and_branches_declare_as_well(job: Path) -> None:
+    job.write_text(OTHER_FORMS)
+    module = read_declarations(str(job))
+    cell = module.Cell(1, n=5)
+    assert module.by_two(cell) == 7
+    module.clear(cell)
+    module.one(cell)
+    assert cell.n == 1 and not (job.parent / "sign").exists()
+
+
+def test_the_name_that_is_asked_for_is_bound(job: Path) -> None:
+    job.write_text("def make():\n    return 3\n\nfound = make()\nother = make()\n")
+    module = read_declarations(str(job), "found")
+    assert module.found == 3 and not hasattr(module, "other")
+
+
+def test_a_file_that_is_not_python_says_where(job: Path) -> None:
+    job.write_text("import os\nthis is not\n")
+    with pytest.raises(DefinitionError, match=r"job_of_a_user.py:2: invalid syntax"):
+        read_declarations(str(job))

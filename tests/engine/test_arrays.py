@@ -57,6 +57,11 @@ def test_an_array_of_another_kind_is_found_as_well(array: npt.NDArray[np.generic
         ArrayBinder(PLAN.arrays, {("table", "Cell"): table})
 
 
+def test_an_owner_that_is_not_there_is_found_as_well() -> None:
+    with pytest.raises(AssertionError, match=r"'exists__Cell' .*exists of table 'Cell'; got nothing"):
+        ArrayBinder(PLAN.arrays, {})
+
+
 def test_a_role_that_an_owner_does_not_know_is_nothing() -> None:
     spec = replace(next(spec for spec in PLAN.arrays if spec.role == "exists"), role="exist")
     with pytest.raises(AssertionError, match="exist of table 'Cell'; got nothing"):

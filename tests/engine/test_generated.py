@@ -58,13 +58,15 @@ def test_machine_code_is_made_anew_when_a_kernel_that_it_calls_has_changed(tmp_p
         "print(generated.load(build_program(PROGRAM).plan).__name__)\n"
     )
 
+    environment = {"PYTHONPATH": str(tmp_path), "TIDEGATE_CACHE_DIR": str(tmp_path / "cache")}
+
     def name() -> str:
         done = subprocess.run(
             [sys.executable, "-c", script],
             capture_output=True,
             text=True,
             check=True,
-            env={"PYTHONPATH": str(tmp_path)},
+            env=environment,
         )
         return done.stdout
 

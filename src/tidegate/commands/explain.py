@@ -101,7 +101,7 @@ def explain(
     * `tidegate explain tidegate.workloads.leaderboard:leaderboard` draws a dataflow graph
     """
     place, name = _split(target)
-    module = _load(place)
+    module = _load(place, name)
     graphs = find_dataflows(module, name)
     named_graph = len(graphs) == 1 and bool(name)
     found = [] if named_graph else [describe(transaction) for transaction in find_transactions(module, place, name)]
@@ -146,7 +146,7 @@ def _split(target: str) -> tuple[str, str]:
     return (place, name) if separator else (target, "")
 
 
-def _load(place: str) -> ModuleType:
+def _load(place: str, name: str) -> ModuleType:
     """A module by its path or by its dotted name, seen from the current folder."""
     folder = os.path.dirname(os.path.abspath(place)) if place.endswith(".py") else os.getcwd()
     if folder not in sys.path:
@@ -162,7 +162,7 @@ def _load(place: str) -> ModuleType:
             ) from error
     if not os.path.isfile(place):
         raise DefinitionError(f"there is no file {place!r}; name one as path/to/file.py:function")
-    return read_declarations(place)
+    return read_declarations(place, name)
 
 
 # --- explaining -----------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
     ArraySpec(owner="table", of="Account", role="columns", key="balance")     tables["Account"].columns["balance"]
 
-An array is its owner's attribute. Owners that live as long as the engine (tables, streams, windows, ...) are known when
-a program is loaded, and whatever they lack is found there; a batch, a worker and a walk come with each call.
+An array is an attribute of its owner. Owners that live as long as the engine (tables, streams, windows, ...) are known
+when a program is loaded, so an array that is missing is reported there. A batch, a worker and a lane come with each
+call.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Owners = Mapping[tuple[str, str | int], object]
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """What a worker has for itself: the numbers of the program's strings, and room to save lists that it writes."""
+    """A worker's own arrays: the numbers of the program's strings, and space to save the lists that it writes."""
 
     literals: Array
     undo: Sequence[Array]
 
 
 def workspace(plan: ProgramPlan, batch: Batch, literals: Array) -> Workspace:
-    """Room for the longest lists of a batch."""
+    """A workspace with space for the longest lists of a batch."""
     return Workspace(literals, [np.zeros(_longest(batch, row), kind.dtype) for row, kind in plan.scratch])
 
 
@@ -42,16 +43,20 @@ def _longest(batch: Batch, row: int) -> int:
     return int(np.max(np.diff(offsets), initial=0))
 
 
-class ArrayBinder:
-    """Finds the arrays of a list, again and again: owners replace them as they grow.
+_PASSING = ("batch", "worker", "lane", "row column", "value column")
+"""Owners that come with each call."""
 
-    `owners` are those that stay, by kind and name.
+
+class ArrayBinder:
+    """Finds the arrays of a list for each call: owners replace their arrays as they grow.
+
+    `owners` are those that live as long as the engine, by kind and name.
     """
 
     def __init__(self, specs: Sequence[ArraySpec], owners: Owners) -> None:
         self._wanted = [(spec, owners.get((spec.owner, spec.of))) for spec in specs]
         for spec, owner in self._wanted:
-            if owner is not None:
+            if spec.owner not in _PASSING:
                 check(spec, owner)
 
     def bind(self, batch: Batch, worker: Workspace, lane: object = None) -> tuple[Any, ...]:
@@ -68,7 +73,7 @@ class ArrayBinder:
 
 
 def check(spec: ArraySpec, owner: object) -> None:
-    """Require that an owner has an array of the kind that generated code was written for."""
+    """Require that an owner, None where there is none, has an array of the type that generated code expects."""
     array = getattr(owner, spec.role, None)
     if array is not None and spec.key is not None:
         array = array.get(spec.key) if isinstance(array, Mapping) else array[spec.key]

@@ -25,7 +25,7 @@ def _functions(module: ModuleType) -> dict[str, Any]:
 
 PROVIDED: dict[str, Any] = {
     **{name: function for module in CALLED for name, function in _functions(module).items()},
-    **{name: code for name, code in vars(flow).items() if name.isupper()},
+    **{name: code for name, code in vars(flow).items() if name.isupper() and type(code) is int},
     **{"entry": jit.entry, "inline": jit.inline, "kernel_or_plain": jit.kernel_or_plain},
     **{"math": math, "infinity": math.inf, "not_a_number": math.nan, "ESCAPE": ESCAPE},
     **{"WINDOW_JOURNAL_LENGTH": windows.LENGTH, "WINDOW_NEEDS": windows.NEEDS},

@@ -80,8 +80,9 @@ class Interpreter:
         for parameter in self._program.plan.transactions[number].parameters:
             if isinstance(parameter, RowParameter):
                 found = given.slot(parameter)
-                slots = [self._row(parameter.table.name, int(slot), rows) for slot in np.atleast_1d(found)]
-                arguments[parameter.name] = slots if parameter.many else slots[0]
+                slots = found.tolist() if parameter.many else [int(found)]
+                objects = [self._row(parameter.table.name, slot, rows) for slot in slots]
+                arguments[parameter.name] = objects if parameter.many else objects[0]
             elif parameter.many:
                 arguments[parameter.name] = [self.plain(word, parameter.kind) for word in given.value(parameter)]
             else:
@@ -110,7 +111,7 @@ class Interpreter:
 
     def _states(self, plan: TransactionPlan, arguments: dict[str, Any], rows: Rows, row: Any, last: int) -> list[Any]:
         """What `tg.history` gives."""
-        name, slot = next(key for key, known in rows.items() if known is row)
+        name = type(row).__name__
         history = self._histories.get(name)
         if history is None or last > history.keep or not plan.time:
             raise DefinitionError(
@@ -118,6 +119,7 @@ class Interpreter:
                 "(compiled=False, or a function that it calls); only a compiled body may use tg.history"
             )
         kinds = _kinds(self._tables[name])
+        slot = next(slot for (_, slot), known in rows.items() if known is row)
         found = []
         for place in history.of(slot, arguments[plan.time], last):
             fields = {field: self.plain(history.columns[field][place], kind) for field, kind in kinds}

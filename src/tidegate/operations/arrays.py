@@ -9,7 +9,7 @@ what it holds.
 Every name in generated code that comes from a user's name begins with a word that says what it is. `name_in_code`
 makes sure that such names never collide, whatever names users choose:
 
-    row__src, value__amount, list__items_start     a transaction's parameters: a slot, a value, a list
+    row__src, value__amount, list__items__start    a transaction's parameters: a slot, a value, a list
     var__total, set__total                         a variable, and whether it has been assigned
     table__Account__balance                        a column; every table also has exists__... and keys__...
     stream__orders__price__0                       a field of a stream; a field that is a key may have several parts

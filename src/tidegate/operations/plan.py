@@ -35,7 +35,6 @@ from tidegate.operations.arrays import ArraySpec, name_in_code
 from tidegate.operations.flow import NO_GRAPHS, FlowsPlan, WindowParameter
 from tidegate.operations.layout import Kind, TableLayout
 
-COMMITTED = 0
 ESCAPE = -1
 
 

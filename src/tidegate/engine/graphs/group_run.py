@@ -88,13 +88,8 @@ class _GroupRun:
         group: int,
         lane: Lane,
     ) -> None:
-        self._graphs, self._interpreter, self._tables, self._batch, self._lane = (
-            graphs,
-            interpreter,
-            tables,
-            batch,
-            lane,
-        )
+        self._graphs, self._interpreter, self._tables = graphs, interpreter, tables
+        self._batch, self._lane = batch, lane
         self._plan: ProgramPlan = graphs.plan
         self._flows = graphs.flows
         self.members = self._flows.group(group).members
@@ -124,7 +119,7 @@ class _GroupRun:
     # --- the end ---------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Note which rows were written and what states they had, and forget how to undo it."""
+        """Note the written rows and their new states, and discard the undo log."""
         self.windows.state[0] = 0
         for before in self._undo_log:
             self._graphs.journal(before.table).touch(before.slot)
@@ -134,7 +129,7 @@ class _GroupRun:
             stream.batches[count : int(stream.count[0])] = self.round
 
     def _remember(self) -> None:
-        """Note the states of the rows that the group changed: from when they were changed last."""
+        """Note the new states of the rows that the group changed, each with the time of its last change."""
         times: dict[tuple[str, int], int] = {}
         unchanged: dict[tuple[str, int], bool] = {}
         for before in reversed(self._undo_log):
@@ -150,7 +145,7 @@ class _GroupRun:
                 self._graphs.histories[table].add(slot, time)
 
     def undo(self) -> None:
-        """Make everything what it was."""
+        """Undo everything that the group did."""
         for before in reversed(self._undo_log):
             table = self._tables[before.table]
             table.exists[before.slot] = before.exists
@@ -175,7 +170,7 @@ class _GroupRun:
         member = self._flows.members[number]
         plan = self._plan.transactions[member.transaction]
         self.hits[number] = self.hits.get(number, 0) + 1
-        for parameter in plan.parameters:  # a bad key aborts before windows take anything in
+        for parameter in plan.parameters if plan.windows else ():  # a bad key aborts before windows take the tuple in
             if isinstance(parameter, RowParameter):
                 given.slot(parameter)
         slid = self._take_in(number, member, given, place)
