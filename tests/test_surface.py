@@ -124,7 +124,7 @@ def test_what_a_program_gives_and_takes_is_of_the_public_types() -> None:
     assert isinstance(engine.last_batch, tg.BatchReport)
 
 
-@pytest.mark.parametrize("name", ["absent", "collecting", "looking_up", "remembering"])
+@pytest.mark.parametrize("name", ["absent", "collecting", "looking_up", "remembering", "rows"])
 def test_what_only_tests_need_is_in_the_test_kit(name: str) -> None:
     assert name in testing.__all__ and hasattr(testing, name)
     assert not hasattr(tg, name)

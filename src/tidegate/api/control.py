@@ -63,14 +63,13 @@ def lookup(table: type[Row], key: Any) -> Row:
     """The row of a table whose key is known only inside the transaction: read from another row, or computed.
 
     Prefer row parameters where possible: their keys are known before the transaction runs, so more transactions can
-    run in parallel. A composite key is a tuple. In plain Python, the test supplies the row
-    (`tidegate.testing.looking_up`).
+    run in parallel. A composite key is a tuple. In plain Python, the test supplies the rows (`tidegate.testing.rows`).
     """
     finder = _finder.get()
     if finder is None:
         raise LookupError(
-            f"tg.lookup({table.__name__}, {key!r}): outside an engine the rows come from the test; open "
-            "`with tidegate.testing.looking_up(finder):` around the call"
+            f"tg.lookup({table.__name__}, {key!r}): outside an engine the rows come from the test; open `with "
+            "tidegate.testing.rows(...):` around the call, with the rows that it may look up"
         )
     found: Row = finder(table, key)
     return found
@@ -110,12 +109,17 @@ def history(row: Any, *, last: int) -> Sequence[Any]:
     rememberer = _rememberer.get()
     if rememberer is None:
         raise LookupError(
-            "tg.history: outside an engine the states come from the test; open "
-            "`with tidegate.testing.remembering(rememberer):` around the call"
+            "tg.history: outside an engine the states come from the test; open `with tidegate.testing.rows(history="
+            "[(5, Account(1, 80)), ...]):` around the call, with the times and the rows as they were"
         )
     return rememberer(row, last)
 
 
 def remembering(rememberer: Rememberer) -> AbstractContextManager[None]:
-    """Inside this `with` block, `history` in plain functions gets its states from `rememberer(row, last)`."""
+    """Inside this `with` block, `history` in plain functions gets its states from `rememberer(row, last)`.
+
+    >>> with remembering(lambda row, last: [f"the state of {row} in the last {last}"]):
+    ...     history("row 1", last=60)
+    ['the state of row 1 in the last 60']
+    """
     return setting(_rememberer, rememberer)

@@ -19,10 +19,16 @@ def test_a_first_vote_is_passed_on():
     with collecting(lambda stream, fields: passed_on.append(fields)):
         validate(absent(Voter, 7), Contestant(3))
 
+def test_closing_moves_what_is_left():
+    with rows(Account(1, balance=100)) as found:
+        close(Customer(7, account=1))
+    assert found.find(Account, 0).balance == 100
+
     absent          a row that does not exist
     collecting      receives the tuples of `tg.emit`
-    looking_up      supplies the rows for `tg.lookup`
-    remembering     supplies the states for `tg.history`
+    rows            the rows that `tg.lookup` finds, and the states that `tg.history` finds
+    looking_up      supplies the rows for `tg.lookup` by a function
+    remembering     supplies the states for `tg.history` by a function
 """
 
 from tidegate.api.control import looking_up, remembering
@@ -30,6 +36,7 @@ from tidegate.api.stream import collecting
 from tidegate.testing.assertions import assert_same_as_plain
 from tidegate.testing.history import check_history
 from tidegate.testing.plain import PlainProgram, absent
+from tidegate.testing.given import Rows, rows
 from tidegate.testing.source import CRASH, CRASH_BEFORE_COMMIT, Crash, EventSource, SourceRun, run_source
 
 __all__ = [
@@ -38,6 +45,7 @@ __all__ = [
     "Crash",
     "EventSource",
     "PlainProgram",
+    "Rows",
     "SourceRun",
     "absent",
     "assert_same_as_plain",
@@ -45,5 +53,6 @@ __all__ = [
     "collecting",
     "looking_up",
     "remembering",
+    "rows",
     "run_source",
 ]
