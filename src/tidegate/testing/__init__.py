@@ -34,9 +34,9 @@ def test_closing_moves_what_is_left():
 from tidegate.api.control import looking_up, remembering
 from tidegate.api.stream import collecting
 from tidegate.testing.assertions import assert_same_as_plain
+from tidegate.testing.given import Rows, rows
 from tidegate.testing.history import check_history
 from tidegate.testing.plain import PlainProgram, absent
-from tidegate.testing.given import Rows, rows
 from tidegate.testing.source import CRASH, CRASH_BEFORE_COMMIT, Crash, EventSource, SourceRun, run_source
 
 __all__ = [
