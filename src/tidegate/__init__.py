@@ -34,6 +34,7 @@ from tidegate.foundation.errors import (
     StorageFailed,
     StorageUncertain,
     TidegateError,
+    TidegateWarning,
 )
 from tidegate.operations.decision import Chains, Decision, Families, Partitioned, Published
 from tidegate.operations.outcomes import Outcome, Step
@@ -64,6 +65,7 @@ __all__ = [
     "StorageUncertain",
     "Stream",
     "TidegateError",
+    "TidegateWarning",
     "Transaction",
     "Window",
     "WindowRows",

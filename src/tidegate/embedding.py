@@ -16,11 +16,12 @@ from typing import Any, TypeVar, get_args
 
 import pyarrow as pa
 
+from tidegate.api.outside import require_unchanged
 from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import ProgramPart, Transaction
 from tidegate.api.window import Window
-from tidegate.compiler.program import build_program
+from tidegate.compiler.program import build_program, members_of
 from tidegate.durability.checkpoints import CHECKPOINTS_KEPT
 from tidegate.durability.command_log import Sync
 from tidegate.durability.commands import Codec
@@ -101,6 +102,8 @@ class Engine:
                     "and no versions; say where to keep them, directory=..., or leave keep_versions out"
                 )
         self._program = build_program(transactions)
+        outside = [name for member in members_of(transactions) for name in member.outside]
+        self._constants = [name for name in outside if name.is_constant]
         plans = self._program.plan.transactions
         self._numbers = {plan.name: number for number, plan in enumerate(plans)}
         self._parameters = [{parameter.name for parameter in plan.parameters} for plan in plans]
@@ -165,6 +168,7 @@ class Engine:
             events = pa.Table.from_batches([events])
         if not isinstance(events, pa.Table):
             raise InputError(f"events: required a pyarrow.Table, got {type(events).__name__}")
+        require_unchanged(self._constants)
         if self._kept is not None and not self._closed:
             return self._kept.run(events, order_by)
         with self._turn():

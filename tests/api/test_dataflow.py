@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -9,7 +11,11 @@ import pytest
 
 import tidegate as tg
 from tidegate.compiler import streams
+from tidegate.compiler.program import build_program
 from tidegate.testing import collecting, looking_up
+
+# Graphs here are made of some of the steps below: a trigger that is left out is meant to be.
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not list it:tidegate.TidegateWarning")
 
 
 @tg.table(key="id")
@@ -373,3 +379,55 @@ class TestPlain:
             assert tg.lookup(Account, 3) == Account(3, balance=7)
         with pytest.raises(LookupError, match=r"testing\.rows"):
             tg.lookup(Account, 3)
+
+
+class TestTriggersThatAreNotListed:
+    """A trigger runs inside another transaction, so leaving it out changes what that one does."""
+
+    def test_one_on_a_stream_is_warned_about(self) -> None:
+        with pytest.warns(tg.TidegateWarning, match=r"trigger 'note' is on <stream booked.*'book'.*never runs"):
+            build_program(tg.dataflow([book, check]))
+
+    def test_one_on_a_window_is_warned_about(self) -> None:
+        sliding = tg.window(paid, rows=3)
+
+        @tg.transaction(on=paid)
+        def watch(account: Account, rows: Annotated[tg.WindowRows, sliding]) -> None:
+            account.balance += len(rows)
+
+        @tg.trigger(on=sliding)
+        def slid(account: Account) -> None:
+            account.balance += 1
+
+        with pytest.warns(tg.TidegateWarning, match="trigger 'slid' is on <window over paid"):
+            build_program(tg.dataflow([watch]))
+        with warnings.catch_warnings(action="error"):
+            build_program(tg.dataflow([watch, slid]))
+
+    def test_one_that_could_not_run_in_the_dataflow_is_no_matter(self) -> None:
+        with warnings.catch_warnings(action="error"):
+            build_program(tg.dataflow([check, close]))
+
+    def test_one_that_is_declared_again_replaces_the_earlier_one_and_one_that_is_gone_is_forgotten(self) -> None:
+        made = tg.stream("made", account=int)
+
+        @tg.transaction(on=paid, emits=[made])
+        def make(account: Account) -> None:
+            tg.emit(made, account=account.id)
+
+        def declare() -> tg.Transaction:
+            @tg.trigger(on=made)
+            def tell(account: Account) -> None:
+                account.balance += 1
+
+            return tell
+
+        first = declare()
+        second = declare()  # as when a notebook's cell runs again
+        with warnings.catch_warnings(action="error"):
+            build_program(tg.dataflow([make, second]))
+            build_program(tg.dataflow([make, first]))
+        del first, second
+        gc.collect()
+        with warnings.catch_warnings(action="error"):
+            build_program(tg.dataflow([make]))

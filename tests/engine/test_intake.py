@@ -5,6 +5,7 @@ What is wrong with single events (a null, an unknown name) is an outcome and tes
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -83,6 +84,12 @@ def test_a_wrong_type_is_named_with_what_is_required(column: str, values: pa.Arr
         engine.run(events)
     assert str(values.type) in str(error.value)
     assert engine.scan(Account).num_rows == 0
+
+
+def test_a_decimal_is_refused_with_a_cast_that_loses_no_cents() -> None:
+    amount = pa.array([Decimal("1.25")], pa.decimal128(18, 2))
+    with pytest.raises(tg.InputError, match="multiplied by 100: a cast to a whole number drops"):
+        tg.Engine([deposit]).run(pa.table({"dst": [1], "amount": amount}))
 
 
 @pytest.mark.parametrize(

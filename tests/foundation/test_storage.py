@@ -57,6 +57,25 @@ def test_a_home_folder_that_nobody_expanded_is_refused(path: str) -> None:
         open_storage(path)
 
 
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("dbfs:/ledger", "give '/dbfs/ledger', where Databricks mounts it, or 'dbfs:///ledger'"),
+        ("s3:/bucket/ledger", "give 's3://bucket/ledger'"),
+        ("hdfs:/user/ledger", "give 'hdfs:///user/ledger'"),
+        ("memory:/ledger", "give 'memory://ledger'"),
+    ],
+)
+def test_a_url_with_one_slash_is_refused(
+    path: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=re.escape(advice)):
+        open_storage(path)
+    assert names_in(tmp_path) == []
+    assert open_storage(f"./{path}").path == str(tmp_path / path)  # a folder of that name can still be had
+
+
 def names_in(path: Path) -> list[str]:
     return sorted(os.listdir(path)) if path.exists() else []
 

@@ -62,7 +62,17 @@ def test_a_wrong_type_is_named_with_what_is_required_and_how_to_cast(spark: Spar
     message = refusal(spark, "transaction string, src string, dst long, amount double", PROGRAM)
     assert "column 'src' is string: required long (key of Account in transfer)" in message
     assert "column 'amount' is double: required long" in message
-    assert '.cast("long")' in message
+    assert """events.withColumn("src", events["src"].cast("long"))""" in message
+
+
+def test_the_advised_cast_of_a_fraction_loses_no_cents(spark: SparkSession) -> None:
+    message = refusal(spark, "transaction string, src long, dst long, amount decimal(18,2)", PROGRAM)
+    assert """events.withColumn("amount", (events["amount"] * 100).cast("long")): whole units of 1/100""" in message
+    message = refusal(spark, "transaction string, src decimal(9,0), dst long, amount double", PROGRAM)
+    assert """events["src"].cast("long")""" in message  # nothing is behind the point
+    assert """F.round(events["amount"] * 100).cast("long"))""" in message
+    message = refusal(spark, "ts decimal(18,3), dst long, amount long", [deposit], order_by="ts")
+    assert """(events["ts"] * 1000).cast("long")""" in message
 
 
 def test_composite_keys_and_lists_are_checked_inside(spark: SparkSession) -> None:
@@ -107,6 +117,7 @@ def test_an_unknown_or_unordered_order_by_is_refused(spark: SparkSession) -> Non
         ({"late": "drop"}, r'late must be "run" or "refuse", got \'drop\''),
         ({"late": "refuse"}, 'late="refuse" needs order_by'),
         ({"state": "~/ledger"}, r"does not expand ~.*give '/"),
+        ({"state": "dbfs:/ledger"}, r"two slashes.*give '/dbfs/ledger'"),
         ({"order_by": 7}, "order_by must be the name of a column, got 7"),
         ({"state": ""}, "state must be a path"),
         ({"state": "memory://x"}, r"memory of one process.*tg\.Engine"),

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidegate.api.control import Abort, abort, delete, exists, history, lookup, require
+from tidegate.api.outside import MISSING
 from tidegate.api.stream import emit
 from tidegate.api.transaction import Transaction
 from tidegate.compiler.emission import ESCAPES
 from tidegate.compiler.expressions import Expressions
 from tidegate.compiler.names import list_parts
 from tidegate.compiler.numbers import INTERPRET
-from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, HistoryOf, Row, RowList, Term, Type, ValueList, WindowOf, WindowRow, describe
 from tidegate.operations.layout import Kind
 

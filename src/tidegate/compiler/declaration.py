@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 from tidegate.api.control import history, lookup
+from tidegate.api.outside import OutsideName
 from tidegate.api.stream import Stream
 from tidegate.api.transaction import Transaction
 from tidegate.api.window import Window
@@ -108,10 +109,10 @@ def _declare(function: Callable[P, R], compiled: bool, names: Any, given: _Decla
 
     signature = read_parameters(function, place, names, streaming=given.on is not None)
     flowing = _flowing(signature, given, refuse)
-    plan = None
+    plan, outside = None, tuple[OutsideName, ...]()
     if compiled:
         try:
-            plan = compile_transaction(function, place, signature.parameters, signature.result, flowing)
+            plan, outside = compile_transaction(function, place, signature.parameters, signature.result, flowing)
         except (OSError, SyntaxError) as error:
             warnings.warn(
                 f"{place.file}:{place.line}: the source of transaction {function.__name__!r} cannot be read "
@@ -122,7 +123,7 @@ def _declare(function: Callable[P, R], compiled: bool, names: Any, given: _Decla
         plan = _interpreted(function, place, signature.parameters, signature.result)
         plan = dataclasses.replace(plan, windows=flowing.windows, time=flowing.time)
     classes = signature.classes | {found.__name__: found for found in plan.lookup_classes}
-    return Transaction(function, plan, classes, given.on, given.emits, signature.windows, given.trigger)
+    return Transaction(function, plan, classes, given.on, given.emits, signature.windows, given.trigger, outside)
 
 
 def _flowing(signature: Signature, given: _Declared, refuse: Callable[[str, str], NoReturn]) -> Flowing:

@@ -13,9 +13,9 @@ import ast
 import contextlib
 from collections.abc import Iterator
 
+from tidegate.api.outside import MISSING
 from tidegate.compiler.names import list_parts
 from tidegate.compiler.numbers import COMPARISONS, INTERPRET, Numbers
-from tidegate.compiler.source import MISSING
 from tidegate.compiler.types import MIXED, NUMBERS, Mixed, Row, RowList, Term, Type, ValueList, WindowOf, describe
 from tidegate.operations.arrays import column_array, exists_array, key_array
 from tidegate.operations.layout import Kind

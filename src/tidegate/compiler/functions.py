@@ -55,6 +55,7 @@ class FunctionCompiler(Statements):
         self.source = source
         self.parameters = parameters
         self.unit = unit
+        unit.sources.append(source)
         self.types: dict[str, Type] = {}
         self.flagged: set[str] = set()
         self.final = False

@@ -20,6 +20,7 @@ The module also has `operate`, which executes a single operation (see `tidegate.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,14 +28,16 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.api.dataflow import Dataflow
+from tidegate.api.outside import require_unchanged
 from tidegate.api.stream import Stream
-from tidegate.api.transaction import ProgramPart, Transaction
+from tidegate.api.transaction import ProgramPart, Transaction, triggers_on
+from tidegate.api.window import Window
 from tidegate.compiler.flow_steps import unpack
 from tidegate.compiler.flows import FlowWriter
 from tidegate.compiler.graphs import lay_out
 from tidegate.compiler.operate import OperateWriter, list_operations, passed_column
 from tidegate.compiler.stages import find_stages
-from tidegate.foundation.errors import DefinitionError
+from tidegate.foundation.errors import DefinitionError, TidegateWarning
 from tidegate.operations.arrays import ArraySpec, program_arrays
 from tidegate.operations.flow import FlowsPlan, event_name
 from tidegate.operations.layout import Kind
@@ -50,8 +53,8 @@ from tidegate.operations.plan import (
 )
 
 
-def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
-    """Build a program from a list of transactions and dataflow graphs."""
+def members_of(transactions: Sequence[ProgramPart] | ProgramPart) -> list[Transaction]:
+    """The transactions of a program, those of its dataflow graphs among them."""
     if isinstance(transactions, ProgramPart):
         transactions = [transactions]
     if not transactions:
@@ -68,6 +71,14 @@ def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
                 "tg.dataflow([...])"
             )
         members += part.transactions if isinstance(part, Dataflow) else [part]
+    return members
+
+
+def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
+    """Build a program from a list of transactions and dataflow graphs."""
+    members = members_of(transactions)
+    require_unchanged(outside for member in members for outside in member.outside)
+    _warn_of_missing_triggers(members)
     classes: dict[str, type] = {}
     for transaction in members:
         streams = [stream for stream in (transaction.on, *transaction.emits) if isinstance(stream, Stream)]
@@ -85,8 +96,29 @@ def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
         if names.count(name) > 1:
             raise DefinitionError(f"two transactions of the program are named {name!r}; rename one")
     functions = tuple(transaction.__wrapped__ for transaction in members)
-    dataflows = [part for part in transactions if isinstance(part, Dataflow)]
+    parts = [transactions] if isinstance(transactions, ProgramPart) else transactions
+    dataflows = [part for part in parts if isinstance(part, Dataflow)]
     return Program(link(plans, lay_out(dataflows, members)), functions, classes)
+
+
+def _warn_of_missing_triggers(members: Sequence[Transaction]) -> None:
+    """Warn of triggers that would run inside a member if their dataflow listed them.
+
+    A warning, not a refusal: a part of a graph may be run by itself, as tests do.
+    """
+    listed = {member.__name__ for member in members}
+    for member in members:
+        places: list[Stream | Window] = [*member.emits, *member.windows.values()]
+        for place, trigger in ((found, trigger) for found in places for trigger in triggers_on(found)):
+            name, where = trigger.__name__, trigger.plan.place
+            if name not in listed:
+                warnings.warn(
+                    f"{where.file}:{where.line}: trigger {name!r} is on {place!r} of transaction {member.__name__!r}, "
+                    "but the dataflow does not list it, so it never runs; list it: "
+                    f"tg.dataflow([{member.__name__}, {name}, ...])",
+                    TidegateWarning,
+                    stacklevel=4,
+                )
 
 
 def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:

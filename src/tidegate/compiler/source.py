@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import textwrap
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from tidegate.api.outside import MISSING, OutsideName
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
-
-MISSING = object()
 
 
 class FunctionSource:
@@ -35,6 +35,10 @@ class FunctionSource:
             )
         self.tree: ast.FunctionDef = tree
         self._first = first
+        self._own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        self._own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self.outside: dict[str, OutsideName] = {}
+        """The names from outside the function that `resolve` was asked for, as they were found."""
 
     def place(self, node: ast.AST) -> Place:
         """Where `node` stands in the user's file."""
@@ -46,6 +50,13 @@ class FunctionSource:
 
     def resolve(self, node: ast.expr) -> Any:
         """The object that a global, enclosing or built-in name refers to (dotted names too), or MISSING."""
+        found = self._look(node)
+        if found is not MISSING and (name := ast.unparse(node)).partition(".")[0] not in self._own:
+            looked = functools.partial(self._look, node)
+            self.outside.setdefault(name, OutsideName(self.what, name, self.place(node), found, looked))
+        return found
+
+    def _look(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Name):
             for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True):
                 if name == node.id:
@@ -53,7 +64,7 @@ class FunctionSource:
             found = self.function.__globals__.get(node.id, MISSING)
             return getattr(builtins, node.id, MISSING) if found is MISSING else found
         if isinstance(node, ast.Attribute):
-            owner = self.resolve(node.value)
+            owner = self._look(node.value)
             if owner is MISSING or not isinstance(owner, types.ModuleType | type):
                 return MISSING
             return getattr(owner, node.attr, MISSING)

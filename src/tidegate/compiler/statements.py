@@ -11,10 +11,10 @@ import abc
 import ast
 
 from tidegate.api.control import Abort, abort, delete, require
+from tidegate.api.outside import MISSING
 from tidegate.api.stream import emit
 from tidegate.compiler.emission import ESCAPES
 from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
-from tidegate.compiler.source import MISSING
 from tidegate.compiler.streams import LOOKED_UP, Streaming
 from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
 from tidegate.operations.arrays import column_array, exists_array

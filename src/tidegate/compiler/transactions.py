@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tidegate.api.outside import OutsideName
 from tidegate.compiler.functions import parameter_codes
 from tidegate.compiler.names import list_code, list_parts, row_code
 from tidegate.compiler.slices import ObservedBody, Split, lower_slices
@@ -38,8 +39,8 @@ def compile_transaction(
     parameters: tuple[Parameter, ...],
     annotation: Any,
     flowing: Flowing = NOT_FLOWING,
-) -> TransactionPlan:
-    """The plan of a transaction with its generated source."""
+) -> tuple[TransactionPlan, tuple[OutsideName, ...]]:
+    """The plan of a transaction with its generated source, and the names from outside that this text depends on."""
     source = FunctionSource(function, f"transaction {function.__name__!r}")
     compiler = ObservedBody(source, parameters, annotation, flowing)
     compiler.compile()
@@ -68,7 +69,7 @@ def compile_transaction(
     split = _WHOLE if in_graph else lower_slices(compiler)
     functions = [helper.source for helper in compiler.unit.helpers.values()]
     functions += ["\n".join(body), *([] if in_graph else ["\n".join(wrapper)]), *split.functions]
-    return TransactionPlan(
+    plan = TransactionPlan(
         name=function.__name__,
         place=place,
         parameters=parameters,
@@ -90,6 +91,7 @@ def compile_transaction(
         time=flowing.time,
         histories=tuple(histories.values()),
     )
+    return plan, tuple(found for each in compiler.unit.sources for found in each.outside.values())
 
 
 _WHOLE = Split((), (), False, "it is a step of a dataflow graph, or looks rows up while it runs: it runs as a whole")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import Type
 from tidegate.operations.flow import StreamLayout, WindowParameter
 from tidegate.operations.layout import TableLayout
@@ -57,3 +58,4 @@ class Unit:
     lookups: dict[str, tuple[TableLayout, type]] = field(default_factory=dict)
     lookup_writes: set[str] = field(default_factory=set)
     histories: dict[str, tuple[TableLayout, int]] = field(default_factory=dict)
+    sources: list[FunctionSource] = field(default_factory=list)

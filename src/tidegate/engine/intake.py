@@ -89,8 +89,15 @@ def check_type(found: pa.DataType, parameter: Parameter, what: str) -> None:
     if inner is None or not _fits(inner, parameter):
         raise InputError(
             f"{what}: column {parameter.name!r} has type {found}, required: {required_type(parameter)}; "
-            "cast the column before the transactions"
+            f"cast the column before the transactions{_caution(inner)}"
         )
+
+
+def _caution(found: pa.DataType | None) -> str:
+    """What a cast may lose."""
+    if found is None or not pa.types.is_decimal(found) or found.scale <= 0:
+        return ""
+    return f", multiplied by {10**found.scale}: a cast to a whole number drops all that is behind the point"
 
 
 def bind(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:

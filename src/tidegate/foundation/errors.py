@@ -16,6 +16,8 @@
 A message says where it happened, what was required, what was found and what to do next. The
 errors hold only that text, so they can be pickled and pass through Spark unchanged.
 
+`TidegateWarning` is the category of warnings: what is allowed, and probably not meant.
+
 An aborted transaction is not an error: it is an outcome (`committed = false` and a reason),
 never an exception that stops a stream.
 """
@@ -67,3 +69,7 @@ class OutcomeOverdue(TidegateError, TimeoutError):
 
 class PackageMissing(TidegateError, ImportError):
     """The requested feature needs an optional dependency that is not installed."""
+
+
+class TidegateWarning(UserWarning):
+    """Something that is allowed, but probably not meant."""

@@ -131,6 +131,14 @@ def open_storage(path: str) -> Storage:
         return LocalStorage(path)
     if protocol in ("file", "local"):
         return LocalStorage(rest[2:] if rest.startswith("//") else rest)
+    if not rest.startswith("//"):
+        hostless = protocol in ("dbfs", "hdfs", "viewfs")  # the path begins behind an empty host
+        wanted = f"{protocol}://{rest}" if hostless else f"{protocol}:/{rest}"
+        mounted = f"'/dbfs{rest}', where Databricks mounts it, or " if protocol == "dbfs" else ""
+        raise InputError(
+            f"{path!r}: a URL has two slashes behind its scheme, so this would be a folder of that name in the working "
+            f"directory; give {mounted}{wanted!r}, or './{path}' if such a folder is meant"
+        )
     from tidegate.foundation.remote_storage import RemoteStorage  # imported late: it uses the types of this module
 
     return RemoteStorage.open(path)

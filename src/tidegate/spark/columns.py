@@ -122,8 +122,22 @@ def _column(
         return []
     given = found[name].simpleString()
     target = {"order_by": "long", "requests": "string"}.get(why, required)
-    cast = f'events.withColumn("{name}", events["{name}"].cast("{target}"))'
-    return [f"  column {name!r} is {given}: required {required} ({why}); cast it, for example {cast}"]
+    cast, caution = _cast(found[name], name, target)
+    example = f'events.withColumn("{name}", {cast})'
+    return [f"  column {name!r} is {given}: required {required} ({why}); cast it, for example {example}{caution}"]
+
+
+def _cast(given: T.DataType, name: str, target: str) -> tuple[str, str]:
+    """How to cast a column, and what to know about it: a cast of a fraction to a whole number would drop cents."""
+    column = f'events["{name}"]'
+    if target == "long" and isinstance(given, T.DecimalType) and given.scale > 0:
+        factor = 10**given.scale
+        return f'({column} * {factor}).cast("long")', f": whole units of 1/{factor}; without the factor, cents are lost"
+    if target == "long" and isinstance(given, T.FractionalType) and not isinstance(given, T.DecimalType):
+        return f'F.round({column} * 100).cast("long")', ": cents; a cast alone drops all that is behind the point"
+    if target == "double" and isinstance(given, T.DecimalType):
+        return f'{column}.cast("double")', ": a double holds about 15 digits; for exact money take an int of cents"
+    return f'{column}.cast("{target}")', ""
 
 
 def _use(binding: Binding, plan: ProgramPlan) -> str:

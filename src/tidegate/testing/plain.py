@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from tidegate.api.control import Abort, looking_up, remembering
+from tidegate.api.outside import require_unchanged
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.operations.layout import Kind, TableLayout
@@ -50,6 +51,7 @@ class PlainProgram:
     """Tables as dicts of row objects, and transactions as calls."""
 
     def __init__(self, transactions: Sequence[Transaction], initial: Mapping[type, pa.Table] | None = None) -> None:
+        require_unchanged(outside for transaction in transactions for outside in transaction.outside)
         self._transactions = {transaction.__name__: transaction for transaction in transactions}
         self._parameters = {
             t.__name__: sorted(t.plan.parameters, key=lambda p: not isinstance(p, RowParameter)) for t in transactions
