@@ -9,13 +9,12 @@ import pytest
 
 import tidegate as tg
 from tidegate.durability import head, ownership
-from tidegate.durability.adoption import accept_loss, add_table, adopt_query, rename_table
+from tidegate.durability.adoption import accept_loss, add_table, adopt_query
 from tidegate.durability.served import Line, call_applicant, stream_applicant
 from tidegate.durability.stored_rows import rows_at
 from tidegate.durability.version_info import Owner
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import (
-    DefinitionError,
     InputError,
     RecoveryImpossible,
     StateDiverged,
@@ -121,7 +120,7 @@ class TestQueries:
         with pytest.raises(StateOwned, match="still running"):
             adopt_query(state, QUERY, 7)
         with pytest.raises(StateOwned, match="still running"):
-            rename_table(state, "Account", "Konto")
+            add_table(state, "Konto", "Account")
         with pytest.raises(StateOwned, match="still running"):
             accept_loss(state)
         ownership.release(state, "q")
@@ -207,36 +206,6 @@ def pay(dst: Account, amount: int) -> int:
 
 
 class TestTables:
-    def test_the_rows_of_a_renamed_table_are_those_of_the_new_one(self, state: Storage, history: History) -> None:
-        before = rows_at(VersionStore(state), history.account)
-        renamed = rename_table(state, "Account", "Konto")
-        assert (renamed.rows, renamed.version.version) == (before.num_rows, 4)
-        store = VersionStore(state)
-        assert rows_at(store, replace(history.account, name="Konto")).equals(before)
-        assert rows_at(store, history.account).num_rows == 0
-        assert rows_at(store, history.account, 3).equals(before), "earlier versions are as they were"
-        assert [layout.name for layout in renamed.version.layouts] == ["Account", "Vote", "Konto"]
-
-    def test_a_program_with_the_new_name_and_a_new_field_goes_on(self, tmp_path: Path) -> None:
-        @tg.table(key="id")
-        class Konto:
-            id: int
-            balance: int = 0
-            limit: int = 10
-
-        @tg.transaction
-        def spend(dst: Konto, amount: int) -> int:
-            dst.balance -= amount
-            return dst.balance + dst.limit
-
-        with tg.Engine([pay], directory=str(tmp_path)) as engine:
-            engine.execute(pay, dst=1, amount=100)
-        with pytest.raises(DefinitionError, match="--rename Account=Konto"):
-            tg.Engine([spend], directory=str(tmp_path))
-        rename_table(open_storage(str(tmp_path)), "Account", "Konto")
-        with tg.Engine([spend], directory=str(tmp_path)) as engine:
-            assert engine.execute(spend, dst=1, amount=30).result == 80
-
     def test_another_table_that_only_looks_the_same_is_empty(self, state: Storage, history: History) -> None:
         before = rows_at(VersionStore(state), history.account)
         added = add_table(state, "Konto", "Account")
@@ -247,42 +216,12 @@ class TestTables:
         with pytest.raises(InputError, match="nothing to do"):
             add_table(state, "Konto", "Account")
 
-    def test_an_empty_table_of_the_new_name_may_be_there(self, state: Storage, history: History) -> None:
-        add_table(state, "Konto", "Account")
-        assert rename_table(state, "Account", "Konto").rows == rows_at(VersionStore(state), history.account, 3).num_rows
-
-    def test_rows_never_get_into_a_table_that_has_some_or_that_they_do_not_fit(
-        self, state: Storage, history: History
-    ) -> None:
-        rename_table(state, "Account", "Konto")
-        store = VersionStore(state)
-        newest = store.tip()
-        assert newest is not None
-        changes = {"Account": history.rows(history.account, [(1, 1, True)])}
-        store.commit(replace(history.info(5), layouts=newest.layouts), changes)
-        with pytest.raises(InputError, match="it has rows"):
-            rename_table(state, "Account", "Konto")
-        with pytest.raises(DefinitionError, match="do not fit"):
-            rename_table(state, "Account", "Vote")
-        assert VersionStore(state).refresh() == [1, 2, 3, 4, 5]
-
     @pytest.mark.parametrize("names", [("Acount", "Konto"), ("tidegate_flow", "Konto")])
     def test_an_unknown_table_names_those_that_there_are(self, state: Storage, names: tuple[str, str]) -> None:
         with pytest.raises(InputError, match="This state has: Account, Vote"):
-            rename_table(state, *names)
+            add_table(state, names[1], names[0])
 
     @pytest.mark.parametrize("new", ["", "two words", "Account", "tidegate_flow"])
     def test_a_name_that_no_table_can_have_is_refused(self, state: Storage, new: str) -> None:
-        for act in (lambda: rename_table(state, "Account", new), lambda: add_table(state, new, "Account")):
-            with pytest.raises(InputError, match="required the name of another table"):
-                act()
-
-    def test_earlier_states_of_its_rows_go_with_a_table(self, tmp_path: Path, history: History) -> None:
-        storage = open_storage(str(tmp_path))
-        past = replace(history.account, name="tidegate_history_Account")
-        info = history.info(1, layouts=(history.account, past))
-        rows = history.rows(history.account, [(1, 1, True)])
-        VersionStore(storage).commit(info, {"Account": rows, past.name: rows})
-        rename_table(storage, "Account", "Konto")
-        moved = rows_at(VersionStore(storage), replace(past, name="tidegate_history_Konto"))
-        assert moved.num_rows == 1 and rows_at(VersionStore(storage), past).num_rows == 0
+        with pytest.raises(InputError, match="required the name of another table"):
+            add_table(state, new, "Account")

@@ -173,9 +173,9 @@ def test_a_foreign_file_is_refused() -> None:
 
 def test_a_file_of_a_later_format_asks_for_a_later_tidegate() -> None:
     data = bytearray(encoded({}, (), None))
-    data[8:12] = struct.pack("<I", 4)
+    data[8:12] = struct.pack("<I", 5)
     data[16:20] = struct.pack("<I", google_crc32c.value(bytes(data[:16] + data[20:])))
-    with pytest.raises(RecoveryImpossible, match="format 4, this Tidegate reads formats 2 and 3"):
+    with pytest.raises(RecoveryImpossible, match="format 5, this Tidegate reads formats 2 to 4"):
         files.read_file(stored(bytes(data)), "f.change")
 
 

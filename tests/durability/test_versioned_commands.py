@@ -12,11 +12,12 @@ import pytest
 import tidegate as tg
 from tidegate.compiler.program import build_program
 from tidegate.durability import files, ownership
-from tidegate.durability.adoption import adopt_query, rename_table
+from tidegate.durability.adoption import adopt_query
 from tidegate.durability.compaction import compact
 from tidegate.durability.copying import back_up, restore
 from tidegate.durability.listing import file_name
 from tidegate.durability.recovery import recover
+from tidegate.durability.reshaping import Reshaping
 from tidegate.durability.rollback import roll_back
 from tidegate.durability.scrubbing import Scrubber
 from tidegate.durability.served import Applicant, call_applicant, once_applicant, stream_applicant
@@ -431,5 +432,5 @@ def test_a_query_can_be_adopted_and_a_table_not_renamed(kept: State) -> None:
     assert adopt_query(kept.storage, "other", 7).version is not None
     assert kept.kinds() == ["rows", "events", "events", "rows"] and kept.balances() == {1: 30}
     with pytest.raises(RecoveryImpossible, match="versions 2-3 hold the events"):
-        rename_table(kept.storage, "Account", "Konto")
+        Reshaping(kept.storage).rename_table("Account", "Konto")
     assert kept.run(3, (9, "deposit", 1, 5)) == [35]

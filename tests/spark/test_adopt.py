@@ -23,14 +23,16 @@ from tidegate.foundation.storage import open_storage
 from tidegate.spark import read_state, transact
 
 from ..test_cli import tidegate, told
-from .ledgers import Account, Inbox, balances, deposit, drain, ledger, put
+from .ledgers import Inbox, balances, deposit, drain, ledger, put
 
 
 def refused_with(run: Any, error: type[Exception] = StreamingQueryException) -> str:
     """The command that the refusal names first."""
     with pytest.raises(error) as refused:
         run()
-    found = re.search(r"tidegate (state adopt \S+(?: --?[\w-]+(?: [\w=-]+)?)+)", str(refused.value))
+    found = re.search(
+        r"tidegate (state (?:adopt \S+(?: --?[\w-]+(?: [\w=-]+)?)+|rename-table \S+ \w+ \w+))", str(refused.value)
+    )
     assert found, refused.value
     return found[1].rstrip(".")
 
@@ -117,14 +119,28 @@ def frame(spark: SparkSession, amount: int) -> DataFrame:
     return spark.range(1).selectExpr("1L AS dst", f"{amount}L AS amount")
 
 
-def test_a_table_was_renamed_and_its_rows_are_there(spark: SparkSession, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    transact(frame(spark, 5), deposit, state=state).collect()
-    command = refused_with(lambda: transact(frame(spark, 7), pay, state=state), DefinitionError)
-    assert command.endswith("--rename Account=Konto")
-    assert "Konto has the 1 row that Account had" in typed(command, state)
-    assert [row.result for row in transact(frame(spark, 7), pay, state=state).collect()] == [12]
-    assert read_state(spark, str(state), Account).count() == 0
+def test_a_table_was_renamed_and_the_query_goes_on_with_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    inbox, state = Inbox(tmp_path / "in"), tmp_path / "state"
+
+    def run(transaction: tg.Transaction) -> None:
+        events = inbox.stream(spark).drop("transaction")
+        drain(transact(events, transaction, state=state, order_by="ts"), tmp_path)
+
+    inbox.add([put(0, 1, 5)])
+    run(deposit)
+    inbox.add([put(1, 1, 7)])
+    command = refused_with(lambda: run(pay), DefinitionError)
+    assert command == f"state rename-table {state} Account Konto"
+    assert "Account is called Konto (1 row)" in typed(command, state)
+    run(pay)
+    assert [row.balance for row in read_state(spark, state, Konto).collect()] == [12]
+    assert refused_with(lambda: run(deposit), DefinitionError) == f"state rename-table {state} Konto Account"
+    assert tidegate("state", "verify", str(state), "--deep").exit_code == 0
+    typed(f"state rename-table {state} Konto Account", state)
+    inbox.add([put(2, 1, 1)])
+    run(deposit)
+    assert balances(spark, state) == {1: 13}
+    assert told("state", "served", str(state))["served"][0]["batch"] == 2, "one query, and no batch was applied twice"
 
 
 def test_a_table_is_another_one_and_begins_empty(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
 
     verify, scrub      is it as it was written?                    state_check.py
     adopt, rollback    what a person decides about it              state_repair.py
+    rename-table, rename-field, drop-field                         state_reshape.py
     backup, restore    copies                                      state_copies.py
 
 What only reads works beside a running query. `--json` prints one JSON value and nothing else.
@@ -24,7 +25,7 @@ from rich import filesize
 from rich.console import Console
 from rich.text import Text
 
-from tidegate.commands import state_check, state_copies, state_repair
+from tidegate.commands import state_check, state_copies, state_repair, state_reshape
 from tidegate.commands.literal import literal, visible
 from tidegate.commands.state_printing import Json, Path, empty_table, open_state, print_json, say
 
@@ -229,6 +230,9 @@ app.command("verify")(state_check.verify)
 app.command("scrub")(state_check.scrub)
 app.command("adopt")(state_repair.adopt)
 app.command("rollback")(state_repair.rollback)
+app.command("rename-table")(state_reshape.rename_table)
+app.command("rename-field")(state_reshape.rename_field)
+app.command("drop-field")(state_reshape.drop_field)
 app.command("backup")(state_copies.backup)
 app.command("restore")(state_copies.restore)
 

@@ -127,9 +127,9 @@ def _accept_loss(storage: Storage) -> _Done:
 
 
 def _rename(storage: Storage, old: str, new: str) -> _Done:
-    from tidegate.durability.adoption import rename_table
+    from tidegate.durability.reshaping import Reshaping
 
-    result = rename_table(storage, old, new)
+    result = Reshaping(storage).rename_table(old, new)
     version, rows = result.version.version, "1 row" if result.rows == 1 else f"{result.rows:,} rows"
     record = {"renamed": old, "to": new, "rows": result.rows, "version": version}
     return record, [f"{storage.path}: version {version}: {new} has the {rows} that {old} had"]

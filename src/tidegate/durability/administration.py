@@ -8,21 +8,24 @@
                          (adopted, renamed,
                           rolled back)
 
-Such a version is committed as a batch's is: it is created exclusively and stands in the chain, so a query that starts
-at the same moment loses or wins as a whole.
+Such a version is committed as a batch's is: its change file is created exclusively and stands in the chain, so a query
+that starts at the same moment loses or wins as a whole. What waits to be taken from an engine waits in it as well.
 
-Invariant: it is made only when no live owner has the state, on top of the version that the person was told about.
+Invariant: it is made only when no live owner has the state, and no engine has logged commands that no checkpoint
+covers, on top of the version that the person was told about.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from tidegate.durability import ownership
+from tidegate.durability import log_segments, ownership
+from tidegate.durability.files import Body
+from tidegate.durability.records import waiting_record, waiting_streams
 from tidegate.durability.version_info import VersionInfo
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import StateOwned
@@ -40,14 +43,26 @@ class Administration:
         self.store = store
         self.newest = store.tip()
         self._epoch = ownership.admit(store.storage, self.newest, None)
+        log_segments.require_covered(store.storage, self.newest)
 
-    def commit(
-        self, changes: Mapping[str, pa.Table], whole: Mapping[str, pa.Table] | None = None, **fields: object
-    ) -> VersionInfo:
-        """Makes the next version: it is as the newest one says, except for `changes` and `fields`.
+    def commit(self, changes: Mapping[str, pa.Table], **fields: object) -> VersionInfo:
+        """Makes the next version: it is as the newest one says, except for `changes` and `fields`."""
+        return self._made(lambda info: self.store.commit(info, changes, records=self._waiting()), fields)
 
-        With `whole` it has these rows and no others, whatever the newest one has.
-        """
+    def commit_whole(self, rows: Mapping[str, int], bodies: Sequence[Body], **fields: object) -> VersionInfo:
+        """Makes the next version: it has the rows in these sections and no others, whatever the newest one has."""
+        waiting = self._waiting()
+        return self._made(lambda info: self.store.commit_whole(info, rows, bodies, waiting), fields)
+
+    def _waiting(self) -> dict[str, pa.Table]:
+        """The tuples of output streams that nobody took yet: an engine looks for them in the newest version."""
+        if self.newest is None:
+            return {}
+        names = [waiting_record(stream) for stream in waiting_streams(self.newest.records)]
+        found = {name: self.store.read_record(self.newest.version, name) for name in names}
+        return {name: tuples for name, tuples in found.items() if tuples is not None}
+
+    def _made(self, commit: Callable[[VersionInfo], VersionInfo], fields: Mapping[str, object]) -> VersionInfo:
         below = self.newest or _NOTHING
         info = replace(
             below,
@@ -66,7 +81,7 @@ class Administration:
         )
         info = replace(info, **fields)  # type: ignore[arg-type]
         try:
-            return self.store.commit(info, changes) if whole is None else self.store.snapshot(info, whole)
+            return commit(info)
         except FileExistsError:
             raise StateOwned(
                 f"{self.store.storage.path}: somebody else made version {info.version} at the same moment. Nothing was "

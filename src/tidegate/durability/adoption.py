@@ -4,28 +4,25 @@
     the state has not applied batches 0 to 6           "go on with batch 7"       version: query applied up to 6
     the outcomes of batch 6 cannot be given again      "go on with batch 7"       the same
     version 9 was committed and is not there           "it is lost"               the head names version 8
-    table Konto looks like Account, which is gone      "it was renamed"           version: Account's rows are Konto's
-                                                       "it is another table"      version: there is a table Konto
+    table Konto looks like Account, which is gone      "it is another table"      version: there is a table Konto
 
 A correction is a version of its own in the chain (administration.py), so it can be seen later. Nothing is deleted.
 
 Invariant: no correction lets a batch be applied twice.
 
-Not here: a history with a hole in its middle; recovery.py makes a new state of what is sound in it.
+Not here: tables that were renamed (reshaping.py); a history with a hole in its middle, recovery.py makes a new state
+of what is sound in it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
-from tidegate.durability import evolution, head, ownership
+from tidegate.durability import head, ownership
 from tidegate.durability.administration import HIDDEN, Administration
 from tidegate.durability.head import Head
 from tidegate.durability.ownership import EMBEDDED
 from tidegate.durability.served import Line
-from tidegate.durability.stored_rows import rows_at
 from tidegate.durability.version_info import VersionInfo
 from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versioned import INITIAL
@@ -58,16 +55,6 @@ class Loss:
 
     noted: Head | None
     newest: VersionInfo | None
-
-
-@dataclass(frozen=True, slots=True)
-class Renamed:
-    """A version in which the rows of one table are those of another; `rows` counts them."""
-
-    old: str
-    new: str
-    rows: int
-    version: VersionInfo
 
 
 def adopt_query(storage: Storage, query: str, batch: int) -> Adopted:
@@ -116,31 +103,6 @@ def accept_loss(storage: Storage) -> Loss:
     return Loss(noted, newest)
 
 
-def rename_table(storage: Storage, old: str, new: str) -> Renamed:
-    """Makes the rows of table `old` rows of table `new`, in one version."""
-    administration, layouts = _opened(storage, old, new)
-    pairs = [(old, new)]
-    if f"{HIDDEN}history_{old}" in layouts:  # earlier states of its rows, which a window may still ask for
-        pairs.append((f"{HIDDEN}history_{old}", f"{HIDDEN}history_{new}"))
-    changes: dict[str, pa.Table] = {}
-    counts = []
-    for before, after in pairs:
-        source = layouts[before]
-        target = layouts.setdefault(after, replace(source, name=after))
-        evolution.require_fit(storage.path, [replace(source, name=after)], [target])
-        if rows_at(administration.store, target).num_rows:
-            raise InputError(
-                f"{storage.path}: {before} cannot become {after}: there is a table {after} already, and it has rows. "
-                "Required a table without rows, or none of that name."
-            )
-        rows = rows_at(administration.store, source)
-        changes[before] = _gone(source, rows)
-        changes[after] = evolution.upgrade(rows, target)
-        counts.append(rows.num_rows)
-    version = administration.commit(changes, layouts=tuple(layouts.values()))
-    return Renamed(old, new, counts[0], version)
-
-
 def add_table(storage: Storage, new: str, like: str) -> VersionInfo:
     """Makes an empty table `new` with the columns of `like`: it is another one, though it looks the same."""
     administration, layouts = _opened(storage, like, new)
@@ -158,12 +120,6 @@ def _opened(storage: Storage, old: str, new: str) -> tuple[Administration, dict[
         names = ", ".join(sorted(name for name in layouts if not name.startswith(HIDDEN)))
         raise InputError(f"{storage.path}: there is no table {old!r}. This state has: {names or 'no tables'}")
     return administration, layouts
-
-
-def _gone(layout: TableLayout, rows: pa.Table) -> pa.Table:
-    """The change that takes rows away."""
-    nothing = pa.repeat(pa.scalar(False), rows.num_rows)
-    return pa.Table.from_arrays([*rows.columns, nothing], schema=evolution.change_schema(layout))
 
 
 def _require_query(storage: Storage, query: str) -> None:

@@ -5,11 +5,11 @@
     change 5      A 60    C 5
     snapshot 5    D 7     A 60   C 5
 
-An engine that made its own snapshot would stop for seconds with twenty million rows. `compact` puts the keys that the
-changes touched into an index (changed_keys.py) and reads the old snapshot section by section. It reads the rows twice,
-since a file says where its sections end before the first of them begins: once to find the rows that remain and the
-sizes of the sections, once to write them. In memory are, one table at a time, the index of the changed keys, then the
-positions of the rows that go, and one section; never the state.
+An engine that made its own snapshot would stop for seconds with twenty million rows. `compact` reads the old snapshot
+and the changes section by section (version_files.py). It reads the rows twice, since a file says where its sections end
+before the first of them begins: once to find the rows that remain and the sizes of the sections, once to write them. In
+memory are, one table at a time, the index of the changed keys, then the positions of the rows that go, and one section;
+never the state.
 
 Invariant: what is read is under checksums and in one chain, and the snapshot gets its name when it is complete. So a
 crash leaves the old snapshot, all changes, and at most a temporary file, which a sweep removes. Several processes may
@@ -21,36 +21,26 @@ Versions that hold events instead of rows cannot be merged; `compact` refuses th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
-from tidegate.durability import evolution, files
-from tidegate.durability.changed_keys import ChangedKeys, Positions
-from tidegate.durability.files import Body, Deferred, Section
-from tidegate.durability.served import Served
-from tidegate.durability.version_info import VersionInfo, require_successor
-from tidegate.durability.version_reader import StoredFile
+from tidegate.durability import files
+from tidegate.durability.files import Body, Deferred
+from tidegate.durability.version_files import Piece, VersionFiles
+from tidegate.durability.version_info import VersionInfo
 from tidegate.durability.versions import VersionStore
 from tidegate.operations.layout import TableLayout
 
 PRIORITY = 10
 """The nice value of a process that compacts: beside a busy one it gets a tenth of a processor, and is never starved."""
 
+Reshape = Callable[[pa.Table], pa.Table]
+"""Turns some rows of a table into what is to be written of them."""
+
 
 class Stopped(Exception):
     """The compaction was told to stop."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A section of an old file, and the positions of its rows that are not taken over."""
-
-    file: StoredFile
-    section: Section
-    left_out: Positions
 
 
 def compact(store: VersionStore, version: int, pause: Callable[[], None] = lambda: None) -> VersionInfo:
@@ -61,103 +51,35 @@ def compact(store: VersionStore, version: int, pause: Callable[[], None] = lambd
     store.refresh()
     if store.snapshot_below(version) == version:
         return store.open_file(version, "snapshot")[0]
-    return _Compaction(store, version, pause).write()
+    source = VersionFiles(store, version, lambda size: pause())
+    bodies: list[Body] = []
+    rows: dict[str, int] = {}
+    for layout in source.layouts:
+        sections = merged(source, layout)
+        rows[layout.name] = sum(len(section) for section in sections)
+        bodies += [("table", layout.name, section) for section in sections]
+    return store.write_snapshot(source.info, source.layouts, rows, source.served, bodies)
 
 
-class _Compaction:
-    """The files that a snapshot is made from, and what is known of the version that it is of."""
-
-    def __init__(self, store: VersionStore, version: int, pause: Callable[[], None]) -> None:
-        self._store, self._pause = store, pause
-        self._snapshot: StoredFile | None = None
-        self._changes: list[StoredFile] = []
-        self._served = Served()
-        layouts: dict[str, TableLayout] = {}
-        seen: dict[tuple[TableLayout, ...], StoredFile] = {}
-        start = store.snapshot_below(version)
-        below: VersionInfo | None = None
-        if start:
-            below, self._snapshot = store.open_file(start, "snapshot")
-            self._served = store.served_in(start)
-            seen[below.layouts] = self._snapshot
-        for number in range(start + 1, version + 1):
-            info, file = store.open_file(number, "change")
-            if info.program:
-                raise store.program_needed(store.info(version), start)
-            if below is not None:
-                require_successor(store.described(file), info, below)
-            seen.setdefault(info.layouts, file)
-            self._served.add(info)
-            self._changes.append(file)
-            below = info
-            pause()
-        assert below is not None
-        self._info = below
-        for found in (*seen, below.layouts):
-            layouts |= {layout.name: layout for layout in found}
-        self._layouts = tuple(layouts.values())
-        for found, file in seen.items():
-            evolution.require_fit(store.described(file), found, self._layouts)
-
-    def write(self) -> VersionInfo:
-        """Writes the snapshot."""
-        bodies: list[Body] = []
-        rows: dict[str, int] = {}
-        for layout in self._layouts:
-            taken: list[_Piece] = []
-            sizes = [(part.num_rows, files.section_size(part)) for part in self._joined(self._find(layout, taken))]
-            parts = self._joined(self._read(layout, taken))
-            bodies += [("table", layout.name, Deferred(*size, partial(next, parts))) for size in sizes]
-            rows[layout.name] = sum(count for count, _ in sizes)
-        return self._store.write_snapshot(self._info, self._layouts, rows, self._served, bodies)
-
-    def _find(self, layout: TableLayout, taken_out: list[_Piece]) -> Iterator[pa.Table]:
-        """The rows of a table that remain, section by section; notes where they are."""
-        changes = [(file, section) for file in self._changes for section in file.sections_of(layout.name)]
-        keys = ChangedKeys(layout)
-        for file, section in changes:
-            keys.note(self._store.read_rows(file, section, layout))
-            self._pause()
-        if self._snapshot is not None:
-            for section in self._snapshot.sections_of(layout.name):
-                rows = self._store.read_rows(self._snapshot, section, layout)
-                taken_out.append(_Piece(self._snapshot, section, keys.touched(rows)))
-                yield _without(rows, taken_out[-1].left_out)
-        first = 0
-        for file, section in changes:
-            rows = self._store.read_rows(file, section, layout)
-            left_out = keys.surpassed(rows, first)
-            first += rows.num_rows
-            if len(left_out) < rows.num_rows:
-                taken_out.append(_Piece(file, section, left_out))
-                yield _without(rows, left_out)
-
-    def _read(self, layout: TableLayout, pieces: list[_Piece]) -> Iterator[pa.Table]:
-        """The same rows again."""
-        for piece in pieces:
-            yield _without(self._store.read_rows(piece.file, piece.section, layout), piece.left_out)
-
-    def _joined(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The same rows in sections of at least half the usual size, so that sections do not shrink as rows go."""
-        held: list[pa.Table] = []
-        size = 0
-        for table in tables:
-            for piece in files.pieces(table):
-                held.append(piece)
-                size += piece.nbytes
-                if 2 * size >= files.SECTION_BYTES:
-                    yield pa.concat_tables(held).combine_chunks()
-                    held, size = [], 0
-            self._pause()
-        if held:
-            yield pa.concat_tables(held).combine_chunks()
+def merged(source: VersionFiles, layout: TableLayout, reshape: Reshape = lambda rows: rows) -> list[Deferred]:
+    """All rows of a table as sections to write; each is made when it is written, and they must be written in order."""
+    pieces: list[Piece] = []
+    found = _joined(map(reshape, source.rows(layout, pieces)))
+    sizes = [(part.num_rows, files.section_size(part)) for part in found]
+    parts = _joined(map(reshape, source.rows_again(layout, pieces)))
+    return [Deferred(rows, size, partial(next, parts)) for rows, size in sizes]
 
 
-def _without(rows: pa.Table, positions: Positions) -> pa.Table:
-    """A change table as whole rows, some left out."""
-    rows = rows.drop_columns([evolution.EXISTS.name])
-    if len(positions) == 0:
-        return rows
-    kept = np.ones(rows.num_rows, np.bool_)
-    kept[positions] = False
-    return rows.filter(pa.array(kept))
+def _joined(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in sections of at least half the usual size, so that sections do not shrink as rows go."""
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        for piece in files.pieces(table):
+            held.append(piece)
+            size += piece.nbytes
+            if 2 * size >= files.SECTION_BYTES:
+                yield pa.concat_tables(held).combine_chunks()
+                held, size = [], 0
+    if held:
+        yield pa.concat_tables(held).combine_chunks()

@@ -49,17 +49,44 @@ def difference(old: Iterable[TableLayout], new: Iterable[TableLayout]) -> list[s
     return lines
 
 
-def require_fit(where: str, stored: Iterable[TableLayout], declared: Iterable[TableLayout]) -> None:
-    """Raises DefinitionError, with the whole difference, when stored rows do not fit the program."""
+def require_fit(
+    where: str, stored: Iterable[TableLayout], declared: Iterable[TableLayout], path: str | None = None
+) -> None:
+    """Raises DefinitionError, with the whole difference, when stored rows do not fit the program.
+
+    `path` is that of the state, where its newest version is what does not fit: fields can be renamed and dropped there.
+    """
+    stored, declared = list(stored), list(declared)
     lines = difference(stored, declared)
     if lines:
+        ways = [] if path is None else [f"  {way}\n" for way in _ways(path, stored, declared)]
         raise DefinitionError(
             f"{where}: the program's tables do not fit the state stored there:\n"
             + "".join(f"  {line}\n" for line in lines)
             + "Declare these fields and keys as they were (new fields are fine, a field may stay unused), "
-            "or choose a new state path and fill it from the old one: read_state(...) the old tables, "
+            + ("or change them in the state, while no query runs:\n" if ways else "")
+            + "".join(ways)
+            + ("Or" if ways else "or")
+            + " choose a new state path and fill it from the old one: read_state(...) the old tables, "
             "reshape them, and pass them as transact(..., initial={...})."
         )
+
+
+def _ways(path: str, stored: list[TableLayout], declared: list[TableLayout]) -> list[str]:
+    """The commands that rename or drop the fields that are declared no more."""
+    ways = []
+    for old in stored:
+        new = next((table for table in declared if table.name == old.name), old)
+        came = _kinds(new).items() - _kinds(old).items()
+        for column in old.columns:
+            if column.name in _kinds(new):
+                continue
+            renamed = [name for name, kind in came if kind is column.kind and name not in _kinds(old)]
+            name = renamed[0] if len(renamed) == 1 else "NEW"
+            ways.append(f"tidegate state rename-field {path} {old.name} {column.name} {name}")
+            if column.name not in old.key:
+                ways.append(f"tidegate state drop-field {path} {old.name} {column.name}")
+    return ways
 
 
 def require_no_renaming(where: str, stored: Iterable[TableLayout], declared: Iterable[TableLayout]) -> None:
@@ -76,8 +103,8 @@ def require_no_renaming(where: str, stored: Iterable[TableLayout], declared: Ite
                 raise DefinitionError(
                     f"{where}: the state has a table {old.name} and none called {new.name}; the program has a table "
                     f"{new.name} with the fields of {old.name}, and none called {old.name}. If the table was renamed, "
-                    f"call the class {old.name} as before, or rename it in the state: tidegate state adopt {where} "
-                    f"--rename {old.name}={new.name}. If {new.name} is another table: tidegate state adopt {where} "
+                    f"call the class {old.name} as before, or rename it in the state: tidegate state rename-table "
+                    f"{where} {old.name} {new.name}. If {new.name} is another table: tidegate state adopt {where} "
                     f"--new-table {new.name}={old.name}"
                 )
 

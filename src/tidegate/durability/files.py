@@ -48,6 +48,9 @@ FORMAT = 2
 EVENTS_FORMAT = 3
 """The format of files with events in place of rows: who does not know of these must not take them for empty."""
 
+WHOLE_FORMAT = 4
+"""The format of change files with all rows of their version: who does not know of these must not add them to others."""
+
 EVENTS = "events"
 """The kind of the sections that hold a batch's events."""
 
@@ -107,10 +110,11 @@ class Header:
     size: int
 
 
-def encode(fields: Mapping[str, Any], bodies: Sequence[Body]) -> tuple[Header, Iterator[Bytes]]:
+def encode(fields: Mapping[str, Any], bodies: Sequence[Body], whole: bool = False) -> tuple[Header, Iterator[Bytes]]:
     """The header and the parts of a file, each part made when it is asked for.
 
-    A name may occur several times in `bodies`; its rows are then a table in several sections.
+    A name may occur several times in `bodies`; its rows are then a table in several sections. `whole` is a change file
+    that holds all rows of its version.
     """
     bodies = [
         (kind, name, np.ascontiguousarray(body, dtype="<i8") if isinstance(body, np.ndarray) else body)
@@ -121,7 +125,7 @@ def encode(fields: Mapping[str, Any], bodies: Sequence[Body]) -> tuple[Header, I
     text = json.dumps(content, separators=(",", ":")).encode("ascii")
     end = _aligned(_PREAMBLE.size + len(text))
     text = text.ljust(end - _PREAMBLE.size)
-    number = EVENTS_FORMAT if any(kind == EVENTS for kind, _, _ in bodies) else FORMAT
+    number = WHOLE_FORMAT if whole else EVENTS_FORMAT if any(kind == EVENTS for kind, _, _ in bodies) else FORMAT
     start = _PREAMBLE.pack(MAGIC, number, end, 0)[:_CHECKED]
     checksum = google_crc32c.value(start + text)
     header = _header(dict(fields), listing, checksum, _hash(start, text), end)
@@ -145,9 +149,9 @@ def decode_header(file: str, data: pa.Buffer) -> Header:
     _, number, _, stored = _PREAMBLE.unpack(data.slice(0, _PREAMBLE.size))
     if checksum != stored:
         raise _corrupted(file, 0, f"header checksum {stored:08x}", f"{checksum:08x}")
-    if number not in (FORMAT, EVENTS_FORMAT):
+    if number not in (FORMAT, EVENTS_FORMAT, WHOLE_FORMAT):
         raise RecoveryImpossible(
-            f"{file}: written in format {number}, this Tidegate reads formats {FORMAT} and {EVENTS_FORMAT}. "
+            f"{file}: written in format {number}, this Tidegate reads formats {FORMAT} to {WHOLE_FORMAT}. "
             "Use the version of Tidegate that wrote it, or a newer one."
         )
     content = json.loads(bytes(text))

@@ -73,7 +73,7 @@ def recover(source: Storage, target: Storage, version: int | None = None) -> Rec
     bodies: list[Body] = [("table", name, piece) for name, table in tables.items() for piece in files.pieces(table)]
     bodies.append((SERVED, "", reader.served_at(start, found).to_table()))
     whole = as_snapshot(info, {name: table.num_rows for name, table in tables.items()})
-    whole = replace(whole, ran=0, state=uuid.uuid4().hex, parent="", commit="", owner=None)
+    whole = replace(whole, ran=0, whole=0, state=uuid.uuid4().hex, parent="", commit="", owner=None)
     return Recovered(_written(target, whole, bodies), start, highest)
 
 

@@ -8,11 +8,13 @@ All tables go back together, with those that the engine keeps for itself (window
 undone do not come again.
 
 Where the newest version cannot be read without a program (version_log.py), the difference is unknown: the new version
-is then written whole.
+is then written whole. So it is where tables or fields were renamed or dropped in between (reshaping.py): they are again
+what they were.
 
-Invariant: the rows of the new version equal those of the earlier one, read with today's layouts.
+Invariant: the rows of the new version equal those of the earlier one, read with today's layouts, or with the earlier
+ones where it is written whole after a change of these.
 
-Cost: one table at a time in memory, at both versions.
+Cost: one table at a time in memory, at both versions; one section where it is written whole.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.durability.administration import Administration
+from tidegate.durability.compaction import merged
+from tidegate.durability.files import Body
 from tidegate.durability.row_changes import changes_between
 from tidegate.durability.stored_rows import rows_at
+from tidegate.durability.version_files import VersionFiles
 from tidegate.durability.version_info import VersionInfo
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.errors import InputError
@@ -52,10 +57,15 @@ def roll_back(storage: Storage, to: int) -> RolledBack:
         found = "there is no state here" if newest is None else f"the newest is version {newest.version}"
         raise InputError(f"{storage.path}: required an earlier version to go back to, got {to}: {found}.")
     earlier, _ = store.load(to)
-    if store.program_of(newest):
-        tables = {layout.name: rows_at(store, layout, to) for layout in newest.layouts}
-        counts = {name: table.num_rows for name, table in tables.items() if table.num_rows}
-        version = administration.commit({}, whole=tables, high=earlier.high)
+    if store.program_of(newest) or newest.whole > to:
+        layouts = earlier.layouts if newest.whole > to else newest.layouts
+        source = VersionFiles(store, to)
+        source.require_fit(layouts)
+        tables = {layout.name: merged(source, layout) for layout in layouts}
+        bodies: list[Body] = [("table", name, section) for name, sections in tables.items() for section in sections]
+        counts = {name: sum(map(len, sections)) for name, sections in tables.items()}
+        version = administration.commit_whole(counts, bodies, high=earlier.high, layouts=layouts)
+        counts = {name: count for name, count in counts.items() if count}
         return RolledBack(newest.version, to, counts, version, whole=True)
     changes: dict[str, pa.Table] = {}
     for layout in newest.layouts:

@@ -222,7 +222,8 @@ class _Check:
             needed = range(start + 1, version + 1)
             if not all(reader.listing.has_change(number) for number in needed):
                 continue
-            if self.infos[version, "change"].ran > start:
+            change = self.infos[version, "change"]
+            if change.ran > max(start, change.whole):
                 continue  # only a program could: `_note_events` says so
             differences = {}
             try:
@@ -256,7 +257,8 @@ class _Check:
         skipped = [
             version
             for version in reader.listing.snapshots
-            if (found := self.infos.get((version, "change"))) and found.ran > reader.snapshot_below(version - 1)
+            if (found := self.infos.get((version, "change")))
+            and found.ran > max(reader.snapshot_below(version - 1), found.whole)
         ]
         if deep and skipped:
             self.remarks.append(f"not rebuilt, for that takes a program: snapshot {runs(spans(skipped))}")

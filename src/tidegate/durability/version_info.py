@@ -62,6 +62,9 @@ class VersionInfo:
     the newest version, up to this one, of that kind; 0 when there is none. So one look at a version tells whether the
     rows can be had from files alone: if `ran` is not above the snapshot that the version is rebuilt from. `weight` is
     about what the rows take that the events changed: running them costs as much at least, however few bytes they are.
+
+    `whole` is the newest version, up to this one, whose change file holds all rows and not only those that changed; 0
+    when there is none. Nothing below it is needed for the rows, and its tables need not be those of the versions below.
     """
 
     version: int
@@ -89,6 +92,7 @@ class VersionInfo:
     program: str = ""
     ran: int = 0
     weight: int = 0
+    whole: int = 0
 
 
 def as_snapshot(info: VersionInfo, rows: Mapping[str, int]) -> VersionInfo:
@@ -109,6 +113,8 @@ def to_fields(info: VersionInfo) -> dict[str, Any]:
         fields["weight"] = info.weight
     if info.ran:
         fields["ran"] = info.ran
+    if info.whole:
+        fields["whole"] = info.whole
     fields["owner"] = None if info.owner is None else asdict(info.owner)
     fields["layouts"] = [layout.to_json() for layout in info.layouts]
     return fields
@@ -135,6 +141,7 @@ def from_header(file: str, version: int, kind: Kind, header: Header) -> VersionI
         program=fields.get("program", ""),
         ran=fields.get("ran", 0),
         weight=fields.get("weight", 0),
+        whole=fields.get("whole", 0),
     )
 
 

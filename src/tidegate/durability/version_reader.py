@@ -192,7 +192,7 @@ class VersionReader:
         of them are; where a lost snapshot made that untrue, it is noticed on the way.
         """
         start = self.snapshot_below(info.version) if start is None else start
-        return self._read_info(info.ran, "change").program if info.ran > start else ""
+        return self._read_info(info.ran, "change").program if info.ran > max(start, info.whole) else ""
 
     def require_program(self, info: VersionInfo, program: str = "") -> None:
         """That a program, known by its fingerprint, can rebuild a version; an empty one runs no events."""
@@ -204,7 +204,8 @@ class VersionReader:
         found = []
         for version in self._listed().rebuildable:
             try:
-                if self.info(version).ran <= self.snapshot_below(version):
+                info = self.info(version)
+                if info.ran <= max(self.snapshot_below(version), info.whole):
                     found.append(version)
             except TidegateError:
                 continue
@@ -213,7 +214,8 @@ class VersionReader:
     def program_needed(self, info: VersionInfo, start: int | None = None, program: str = "") -> RecoveryImpossible:
         """Why a version cannot be rebuilt by a program, or by none, and the ways out."""
         start = self.snapshot_below(info.version) if start is None else start
-        between = (self._read_info(number, "change") for number in range(start + 1, info.version + 1))
+        first = max(start, info.whole) + 1
+        between = (self._read_info(number, "change") for number in range(first, info.version + 1))
         foreign = [found.version for found in between if found.program not in ("", program)]
         path, named, readable = self.storage.path, runs(spans(foreign)), self.readable()
         many = f"versions {named} hold" if len(foreign) > 1 else f"version {named} holds"
@@ -243,7 +245,10 @@ class VersionReader:
         self, start: int, version: int, layouts: Sequence[TableLayout], program: str = ""
     ) -> Iterator[Contents]:
         below: VersionInfo | None = None
-        if start:
+        whole = self.info(version).whole
+        if whole > start:
+            start = whole - 1
+        elif start:
             with self._needed_for(version):
                 header = self._read_header(start, "snapshot")
                 below = self._accept(start, "snapshot", header)
@@ -356,7 +361,9 @@ class VersionReader:
     def _targets(self, info: VersionInfo, layouts: Sequence[TableLayout] | None) -> dict[str, TableLayout]:
         """The layout that each stored table is to have: the program's, or its own when that has none."""
         declared = () if layouts is None else layouts
-        evolution.require_fit(f"{self._file(info.version, info.kind)}", info.layouts, declared)
+        newest = info.version == self._listed().highest
+        path = self.storage.path if newest else None
+        evolution.require_fit(self._file(info.version, info.kind), info.layouts, declared, path)
         return {layout.name: layout for layout in (*info.layouts, *declared)}
 
     def _file(self, version: int, kind: Kind) -> str:

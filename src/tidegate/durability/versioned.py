@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
-from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.evolution import require_fit, require_no_renaming
 from tidegate.durability.fingerprint import fingerprint, require_repeatable
 from tidegate.durability.housekeeping import Housekeeping
 from tidegate.durability.records import OUTCOMES, ROWS, outcome_record, output_record
@@ -45,7 +45,13 @@ from tidegate.durability.version_log import Log, executed_events, order_again, p
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import Arrival, arrange, content_hashes
 from tidegate.engine.core import EngineCore
-from tidegate.foundation.errors import InputError, RecoveryImpossible, StateDiverged, StateOwned
+from tidegate.foundation.errors import (
+    DefinitionError,
+    InputError,
+    RecoveryImpossible,
+    StateDiverged,
+    StateOwned,
+)
 from tidegate.foundation.storage import Storage, open_storage
 from tidegate.operations.decision import Strategy
 from tidegate.operations.layout import TableLayout
@@ -244,6 +250,11 @@ class VersionedEngine:
         before = self._store.info(known.base) if known.base else None
         if before is not None and self._store.program_of(before) not in ("", self._fingerprint):
             raise self._changed(known, "it ran on rows that only another program can rebuild")
+        try:
+            require_fit(self._storage.path, known.layouts, self.program.plan.tables)
+            require_no_renaming(self._storage.path, known.layouts, self.program.plan.tables)
+        except DefinitionError as error:
+            raise self._changed(known, "the program's tables are not those of then") from error
         self._go_to(before)
         arrival = self._arrange(events, order_by, late, before)
         stored = self._store.read_contents(known.version, self.core.plan.tables)
@@ -345,7 +356,8 @@ class VersionedEngine:
         if self._core is not None and self.version == version and self._hash == name:
             return
         layouts = self.program.plan.tables
-        if self._core is not None and self.version < version <= self.version + CATCH_UP_MAX and self._catch_up(version):
+        near = target is not None and target.whole <= self.version < version <= self.version + CATCH_UP_MAX
+        if self._core is not None and near and self._catch_up(version):
             return
         self._core = None
         log_segments.require_covered(self._storage, target)

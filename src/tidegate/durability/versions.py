@@ -21,7 +21,8 @@ but may not survive a loss of power, the commit is `StorageUncertain` until the 
 after the commit (the head, a snapshot, a collection) is logged and tried again later; it never makes a commit fail.
 
 A change file holds the rows that a batch changed, or the events that it ran (version_log.py); a snapshot always holds
-rows. A change file may also hold records, tables that the batch gave out (records.py); no snapshot holds those.
+rows. A change file may also hold records, tables that the batch gave out (records.py); no snapshot holds those. Where a
+person changed what a table is (reshaping.py), it holds all rows of the version, and readers begin with it.
 
 Cost: a commit writes the rows that changed and lists nothing. A snapshot is due when replaying the changes would cost
 as much as reading it, so the bytes written stay within a constant factor of the changes.
@@ -220,6 +221,18 @@ class VersionStore(VersionReader):
         info = replace(info, kind="change", rows=_row_counts(changes), records=_row_counts(given))
         return self._committed(self._write(info, bodies))
 
+    def commit_whole(
+        self, info: VersionInfo, rows: Mapping[str, int], bodies: Sequence[Body], records: Mapping[str, pa.Table]
+    ) -> VersionInfo:
+        """Commits `info.version` with all of its rows, from sections of them: it has these and no others.
+
+        It takes the name that a batch would take, so of the two one is committed. FileExistsError as `commit`.
+        """
+        counts = _row_counts(records)
+        info = replace(self._chained(info), kind="change", rows=dict(rows), records=counts, whole=info.version)
+        given = [("record", name, table) for name, table in records.items() if table.num_rows]
+        return self._committed(self._write(info, [*bodies, *given]))
+
     def snapshot(self, info: VersionInfo, tables: Mapping[str, pa.Table]) -> VersionInfo:
         """Writes all rows of `info.version`.
 
@@ -360,16 +373,17 @@ class VersionStore(VersionReader):
             raise self._impossible(info.base)
         ran = info.version if info.program else 0
         if info.base == 0:
-            return replace(info, state=uuid.uuid4().hex, parent="", commit="", ran=ran)
+            return replace(info, state=uuid.uuid4().hex, parent="", commit="", ran=ran, whole=0)
         below = (
             self._tip.info if self._tip is not None and self._tip.info.version == info.base else self.info(info.base)
         )
         if info.commands < below.commands:  # not from an engine with a log: what that had logged stays covered
             info = replace(info, commands=below.commands, log=below.log)
-        return replace(info, state=below.state, parent=below.hash, commit="", ran=ran or below.ran)
+        return replace(info, state=below.state, parent=below.hash, commit="", ran=ran or below.ran, whole=below.whole)
 
     def _write(self, info: VersionInfo, bodies: Sequence[Body]) -> VersionInfo:
-        header, parts = files.encode(to_fields(info), bodies)
+        is_whole = info.kind == "change" and info.whole == info.version
+        header, parts = files.encode(to_fields(info), bodies, is_whole)
         name = file_name(info.version, info.kind)
         try:
             self.storage.write(name, parts, exclusive=True)
