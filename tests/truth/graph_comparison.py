@@ -128,6 +128,8 @@ def run_events(
         noted.sort(key=lambda event: (event["note"] * 7 % 5, event["note"] * 3 % 7))
     table = dressed(pa.Table.from_pylist(noted, schema), Choices(replay=[form, 1]))
     got = engine.run(table, order_by="note") if ordered else engine.run(table)
+    if engine.last_batch.interior_aborts != model.interior_aborts:
+        raise Mismatch("steps that failed inside", model.interior_aborts, engine.last_batch.interior_aborts)
     if set(got.column_names) != {*schema.names, "committed", "reason", "result"}:
         raise Mismatch(f"columns of the outcomes: got {got.column_names}")
     rows = got.to_pylist()

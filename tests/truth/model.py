@@ -148,6 +148,7 @@ class Step(NamedTuple):
     group: int
     committed: bool
     tuples: int
+    reason: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +160,15 @@ class Decided:
 
 
 class Failed(Exception):
-    """A call that failed: its text is the reason."""
+    """A call of a procedure that failed, and the reason."""
+
+    def __init__(self, procedure: Procedure, reason: str) -> None:
+        super().__init__(reason)
+        self.procedure, self.reason = procedure, reason
+
+    def told_to(self, procedure: Procedure) -> str:
+        """What another procedure that is undone with it reads."""
+        return self.reason if procedure is self.procedure else f"rolled back by {self.procedure.name}: {self.reason}"
 
 
 @dataclasses.dataclass
@@ -203,6 +212,8 @@ class Model:
         self.open: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.borders}
         self.rounds = {graph: 0 for graph in self.graphs}
         self.history: list[Step] = []
+        self.interior_aborts: dict[str, dict[str, int]] = {}
+        """Of the last run: how often procedures failed that events do not start."""
 
     # What a test asks.
 
@@ -234,6 +245,7 @@ class Model:
 
     def run(self, events: Iterable[Mapping[str, Any]]) -> list[Decided]:
         """Runs the events in order; the outcomes are those decided now, in the order of decision."""
+        self.interior_aborts = {}
         return [decided for event in events for decided in self._event(event)]
 
     # How it runs.
@@ -283,8 +295,8 @@ class Model:
             self._remember(saved)
         except Failed as failed:
             self.state = saved
-            outcome = Outcome(False, str(failed), None)
-        self._record("", procedure.name, 0, -1, outcome.committed, 1)
+            outcome = Outcome(False, failed.reason, None)
+        self._record("", procedure.name, 0, -1, 1, outcome.reason)
         return outcome
 
     def _round(self, graph: Graph, stream: Stream) -> list[Decided]:
@@ -311,8 +323,8 @@ class Model:
     def _group(
         self, graph: Graph, number: int, group: list[Procedure], results: dict[Procedure, list[Any]]
     ) -> str | None:
-        """All members of a group; the reason why it aborted, or None."""
-        saved, reason = self.state.copied(), None
+        """All members of a group; the reason why it aborted that events read, or None."""
+        saved, failure = self.state.copied(), None
         ran = dict.fromkeys(group, 0)
         try:
             for member in group:
@@ -322,11 +334,16 @@ class Model:
                     ]
             self._remember(saved)
         except Failed as failed:
-            self.state, reason = saved, str(failed)
+            self.state, failure = saved, failed
         for member, tuples in ran.items():
             if tuples:
-                self._record(graph.name, member.name, self.rounds[graph], number, reason is None, tuples)
-        return reason
+                reason = failure and failure.told_to(member)
+                self._record(graph.name, member.name, self.rounds[graph], number, tuples, reason)
+        if failure is None or failure.procedure.on in graph.borders():
+            return failure and failure.reason
+        counts = self.interior_aborts.setdefault(failure.procedure.name, {})
+        counts[failure.reason] = counts.get(failure.reason, 0) + 1
+        return f"rolled back by {failure.procedure.name}: {failure.reason}"
 
     def _tuple(self, graph: Graph, member: Procedure, fields: Fields, ran: dict[Procedure, int]) -> Any:
         """One tuple: the windows take it, triggers on those that slide run, then the body."""
@@ -356,7 +373,7 @@ class Model:
                 arguments.append(View(self.state.windows[kind].visible, slid[kind]))
             elif issubclass(kind, Row):
                 if Oracle._fault(fields[name], kind, is_list) is not None:
-                    raise Failed(f"NaN key in column {name!r}")
+                    raise Failed(procedure, f"NaN key in column {name!r}")
                 keys = [Oracle._key(kind, part) for part in (fields[name] if is_list else [fields[name]])]
                 taken = [self._take(rows, kind, key) for key in keys]
                 arguments.append(taken if is_list else taken[0])
@@ -374,9 +391,9 @@ class Model:
                 result = procedure.function(*arguments)
                 result = stored(result, procedure.returns) if has_result else None
         except Abort as abort:
-            raise Failed(str(abort)) from abort
+            raise Failed(procedure, str(abort)) from abort
         except Exception as error:
-            raise Failed(type(error).__name__) from error
+            raise Failed(procedure, type(error).__name__) from error
         for (table, key), row in rows.items():
             after = {field: row.__dict__[field] for field in row._defaults} if row.exists else None
             if differs(self.state.tables[table].get(key), after):
@@ -419,8 +436,8 @@ class Model:
     def _emit(self, stream: Stream, fields: Fields) -> None:
         self.state.batches[stream].append({name: carried(fields[name], kind) for name, kind in stream.fields.items()})
 
-    def _record(self, dataflow: str, name: str, batch: int, group: int, committed: bool, tuples: int) -> None:
-        self.history.append(Step(len(self.history), dataflow, name, batch, group, committed, tuples))
+    def _record(self, dataflow: str, name: str, batch: int, group: int, tuples: int, reason: str | None) -> None:
+        self.history.append(Step(len(self.history), dataflow, name, batch, group, reason is None, tuples, reason))
 
 
 def differs(before: Fields | None, after: Fields | None) -> bool:

@@ -61,6 +61,8 @@ class StepWriter:
         self.rows, self.values = bindings
         self.entries, self.places, self.calls = entries, places, calls
         self.reasons: list[str] = []
+        self.reason_sources: list[tuple[int, str]] = []
+        """For each of the reasons, which transaction fails and why."""
         self._first_reason = reasons
         written = {t for member in flows.members for t in self._written_tables(member)}
         self.journalled = tuple(table for table in tables if table.name in written)
@@ -168,7 +170,7 @@ class StepWriter:
                 lines += [f"    {wanted_array(table, key.kind)}[0, {part}] = {value} + 0.0"]
                 lines += [
                     f"    if {value} != {value}:",
-                    f"        return {self._reason(f'NaN key in column {parameter.name!r}')}",
+                    f"        return {self._reason(member, f'NaN key in column {parameter.name!r}')}",
                 ]
             else:
                 lines.append(f"    {wanted_array(table, key.kind)}[0, {part}] = {value}")
@@ -180,10 +182,11 @@ class StepWriter:
             "        return ROOM - TABLE_FULL",
         ]
 
-    def _reason(self, text: str) -> int:
-        if text not in self.reasons:
-            self.reasons.append(text)
-        return self._first_reason + self.reasons.index(text) + 1
+    def _reason(self, member: MemberPlan, text: str, shown: str | None = None) -> int:
+        """The status that stands for the failure of a member; events show its text, or another one."""
+        self.reasons.append(text if shown is None else shown)
+        self.reason_sources.append((member.transaction, text))
+        return self._first_reason + len(self.reasons)
 
     def _push(self, table: TableLayout, row: str, now: str) -> list[str]:
         """Journal a row before it is written."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 from tidegate.compiler.flow_traces import TraceWriter
 from tidegate.compiler.names import HistoryNames, JournalNames, kept_time, table_number
 from tidegate.operations.arrays import name_in_code, round_ends, round_span, stream_count
-from tidegate.operations.flow import FlowPlan, GroupPlan
+from tidegate.operations.flow import FlowPlan, GroupPlan, MemberPlan
 from tidegate.operations.layout import TableLayout
+from tidegate.operations.outcomes import rolled_back
 
 
 class FlowWriter(TraceWriter):
@@ -85,6 +86,7 @@ class FlowWriter(TraceWriter):
         stage = self.flows.stage_of(number) if windowed else -1
         body += ["    if s != 0:", *self._undo(tables, emitted, stage)]
         body += ["    else:", *self._commit(group, tables, stage, flow)]
+        body += self._blame(number)
         body += self._record(number, [m for m, _ in members], flow)
         for m, _ in members:
             body.append(f"    hits[{m}] = 0")
@@ -189,6 +191,33 @@ class FlowWriter(TraceWriter):
         ]
         return "\n".join([f"@inline\ndef {_remember(table)}(arrays):", *self._unpack(body), *body])
 
+    def _blame(self, number: int) -> list[str]:
+        """Lines that count the failure of a member that no event names.
+
+        Where the group also undoes work for the round's events, their status becomes one that says who failed.
+        """
+        if not self.flows.borders_of(number):
+            return ["    if s > 0:", "        aborted[s - 1] += 1"]
+        lines: list[str] = []
+        for member in (self.flows.members[m] for m in self.flows.group(number).members):
+            for status, reason in [] if member.is_entry else self._failures(member):
+                blamed = self._reason(member, reason, rolled_back(self.plans[member.transaction].name, reason))
+                lines += [
+                    f"    {'elif' if lines else 'if'} s == {status}:",
+                    f"        s = {blamed}",
+                    "        aborted[s - 1] += 1",
+                ]
+        return lines
+
+    def _failures(self, member: MemberPlan) -> list[tuple[int, str]]:
+        """The statuses with which a step of a member can fail, and why."""
+        first = sum(len(plan.reasons) for plan in self.plans[: member.transaction])
+        own = [(first + place + 1, text) for place, text in enumerate(self.plans[member.transaction].reasons)]
+        for place, (text, (transaction, bare)) in enumerate(zip(self.reasons, self.reason_sources, strict=True)):
+            if transaction == member.transaction and text == bare:
+                own.append((self._first_reason + place + 1, bare))
+        return own
+
     def _record(self, number: int, members: list[int], flow: int) -> list[str]:
         lines = ["    if control[RECORD] != 0 and s >= 0:", "        now = tick()"]
         for m in members:
@@ -198,7 +227,7 @@ class FlowWriter(TraceWriter):
                 f"            log[entry, 0] = {m}",
                 f"            log[entry, 1] = control[ROUNDS + {flow}]",
                 f"            log[entry, 2] = {number}",
-                "            log[entry, 3] = 1 if s == 0 else 0",
+                "            log[entry, 3] = s",
                 f"            log[entry, 4] = hits[{m}]",
                 "            log[entry, 5] = now",
                 "            control[LOGGED] = entry + 1",
@@ -282,7 +311,7 @@ class FlowWriter(TraceWriter):
             f"    log[entry, 0] = {-1 - transaction}",
             "    log[entry, 1] = 0",
             "    log[entry, 2] = -1",
-            "    log[entry, 3] = 1 if s == 0 else 0",
+            "    log[entry, 3] = s",
             "    log[entry, 4] = 1",
             "    log[entry, 5] = tick()",
             "    control[LOGGED] = entry + 1",

@@ -139,6 +139,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
     operations, slices = list_operations(plans, in_graphs)
     arrays = program_arrays(rows, values, tables, results, scratch)
     reasons = tuple(reason for plan in plans for reason in plan.reasons)
+    sources = [(number, reason) for number, plan in enumerate(plans) for reason in plan.reasons]
     operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of, in_graphs, arrays)
     flows = replace(flows, stages=find_stages(flows, plans))
     constants, parts = "", [operate.text()]
@@ -148,6 +149,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
         graph = FlowWriter(flows, plans, tables, (rows, values), entries, results, arrays, places, calls, len(reasons))
         constants, parts = graph.constants(), [*parts, graph.text()]
         reasons += tuple(graph.reasons)
+        sources += graph.reason_sources
         flows = replace(flows, arrays=graph.arrays, journalled=tuple(table.name for table in graph.journalled))
     source = "\n\n\n".join([writer.text(arrays, constants), *parts])
     names = [_event_name(number, plans, entries, flows) for number in range(len(plans))]
@@ -170,6 +172,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
         event_names=tuple(names),
         entries=tuple(dict.fromkeys(entry for entry in entries if entry >= 0)),
         flows=flows,
+        reason_sources=tuple(sources),
     )
 
 

@@ -207,6 +207,7 @@ class EngineCore:
             decision=execution.decision,
             properties=execution.properties,
             why=execution.why,
+            interior_aborts=execution.interior_aborts,
         )
         self._last_batch, self._last_was_single = report, False
         changes, outputs = (self.take_changes(), self._take_outputs()) if collect else ({}, {})

@@ -21,6 +21,10 @@ class BatchReport:
     `interpreted` counts the events, and the groups of graphs, that plain Python ran: those with a transaction that is
     declared with `compiled=False`, or in which an integer left 64 bits. `decision` is the scheduling decision, if one
     was made, `properties` what was measured on the batch's graph, `why` the reason for the strategy in a sentence.
+
+    `aborted` counts events by reason. `interior_aborts` counts what no event shows by itself: the steps of dataflow
+    graphs inside (not on a border stream, and triggers) that failed, by transaction and reason. Each of them undid its
+    group.
     """
 
     events: int
@@ -33,6 +37,7 @@ class BatchReport:
     decision: Decision | None = None
     properties: dict[str, float] = field(default_factory=dict)
     why: str = ""
+    interior_aborts: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,7 @@ def _columns(owner: str, table: TableLayout) -> list[ArraySpec]:
 
 
 def _lane_arrays(flows: FlowsPlan, indexed: Sequence[TableLayout], results: Sequence[Kind]) -> list[ArraySpec]:
-    found = [ArraySpec(role, "lane", "", role) for role in ("control", "hits", "rounds_before", "roles")]
+    found = [ArraySpec(role, "lane", "", role) for role in ("control", "hits", "aborted", "rounds_before", "roles")]
     found.append(ArraySpec("refused", "lane", "", "refused", dtype=np.int32))
     found.append(ArraySpec("log", "lane", "", "log", width=6))
     found += [ArraySpec(role, "lane", "", role, dtype=np.bool_) for role in ("mine", "void_valid")]

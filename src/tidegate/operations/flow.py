@@ -142,6 +142,11 @@ class MemberPlan:
     on_window: int = -1
     gives_results: bool = False
 
+    @property
+    def is_entry(self) -> bool:
+        """Whether events start it: it is on a border stream, and no trigger."""
+        return self.border and self.on_window < 0
+
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:

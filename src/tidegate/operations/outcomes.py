@@ -21,10 +21,17 @@ class Outcome:
     result: Any
 
 
+def rolled_back(transaction: str, reason: str) -> str:
+    """Why a transaction aborted that did not fail itself: another one of its group did, for this reason."""
+    return f"rolled back by {transaction}: {reason}"
+
+
 class Step(NamedTuple):
     """One entry of an engine's history: a transaction of a dataflow graph in one round, or a plain transaction.
 
-    Steps are numbered in the order of execution. A plain transaction has no `dataflow`, batch 0 and group -1.
+    Steps are numbered in the order of execution. A plain transaction has no `dataflow`, batch 0 and group -1. `reason`
+    says why the step aborted, and is None if it committed: its own reason, or `rolled back by NAME: ...` where another
+    transaction of its group failed.
     """
 
     sequence: int
@@ -34,3 +41,4 @@ class Step(NamedTuple):
     group: int
     committed: bool
     tuples: int
+    reason: str | None = None

@@ -239,6 +239,8 @@ class ProgramPlan:
     entries: tuple[int, ...] = ()
     """The transactions that events can name."""
     flows: FlowsPlan = NO_GRAPHS
+    reason_sources: tuple[tuple[int, str], ...] = ()
+    """For each of `reasons`, the transaction that fails, and why: an event of a graph may read who undid its round."""
 
     @property
     def names(self) -> tuple[str, ...]:

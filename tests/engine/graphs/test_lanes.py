@@ -43,11 +43,11 @@ def test_what_plain_python_committed_as_one_has_one_time() -> None:
     with uncompiled(), tg.Engine([graph]) as engine:
         lane = Lane(engine._core.plan, engine._core.flows.streams, None)
         lane.control[RECORD] = 1
-        lane.log_steps({0: 3, 1: 3}, 1, 0, committed=True)
-        lane.log_steps({0: 1, 1: 0}, 2, 0, committed=False)
+        lane.log_steps([(0, 0, 3), (1, 0, 3)], 1, 0)
+        lane.log_steps([(0, 7, 1), (1, 7, 0)], 2, 0)
         first, second, third = lane.steps
         assert first[-1] == second[-1] <= third[-1]
-        assert [step[:5] for step in lane.steps] == [(0, 1, 0, 1, 3), (1, 1, 0, 1, 3), (0, 2, 0, 0, 1)]
+        assert [step[:5] for step in lane.steps] == [(0, 1, 0, 0, 3), (1, 1, 0, 0, 3), (0, 2, 0, 7, 1)]
 
 
 @tg.table(key="id")

@@ -93,7 +93,11 @@ class TestRounds:
                 (True, None, 5),
                 (True, None, 5),
                 (False, "bad luck", None),
-                (False, "too much at once", None),  # the trigger is a part of the transaction that emits
+                (
+                    False,
+                    "rolled back by refuse_large: too much at once",
+                    None,
+                ),  # the trigger is a part of the transaction that emits
                 (True, None, 12),
                 (True, None, 12),
             ]
@@ -105,6 +109,33 @@ class TestRounds:
                 ("watch", 1, True),
                 ("audit", 0, True),
             ]
+            assert [(step.transaction, step.reason) for step in engine.history if not step.committed] == [
+                ("book", "bad luck"),
+                ("book", "rolled back by refuse_large: too much at once"),
+                ("refuse_large", "too much at once"),
+            ]
+            assert engine.last_batch is not None
+            assert engine.last_batch.interior_aborts == {"refuse_large": {"too much at once": 1}}
+            assert engine.last_batch.aborted == {
+                "bad luck": 1,
+                "rolled back by refuse_large: too much at once": 1,
+            }
+
+    def test_an_interior_abort_is_counted_and_has_its_reason_in_the_history(self) -> None:
+        with tg.Engine([tg.dataflow(GRAPH), audit], record=True) as engine:
+            found = engine.run(events((1, 77, 0), (2, 9, 1), (2, 77, 2)))
+            assert outcomes(found) == [(True, None, 77), (True, None, 9), (True, None, 86)]  # each border stays
+            assert engine.last_batch is not None and engine.last_batch.aborted == {}
+            assert engine.last_batch.interior_aborts == {"watch": {"cannot be watched": 2}}
+            assert "interior_aborts={'watch': {'cannot be watched': 2}}" in str(engine.last_batch)
+            aborted = [step for step in engine.history if not step.committed]
+            assert [(step.transaction, step.batch, step.reason) for step in aborted] == [
+                ("watch", 1, "cannot be watched"),
+                ("watch", 3, "cannot be watched"),
+                ("count_slides", 3, "rolled back by watch: cannot be watched"),
+            ]
+            engine.run(events((2, 9, 3)))
+            assert engine.last_batch.interior_aborts == {}
 
     def test_an_interior_abort_leaves_what_came_before(self) -> None:
         with tg.Engine([tg.dataflow(GRAPH), audit], record=True) as engine:
@@ -118,8 +149,10 @@ class TestRounds:
         graph = tg.dataflow(GRAPH, nested=[(book, watch)])
         with tg.Engine([graph]) as engine:
             found = engine.run(events((1, 77, 0), (2, 9, 1)).drop_columns(["transaction"]))
-            assert outcomes(found) == [(False, "cannot be watched", None), (True, None, 9)]
+            assert outcomes(found) == [(False, "rolled back by watch: cannot be watched", None), (True, None, 9)]
             assert balances(engine) == {2: (9, 1)}
+            assert engine.last_batch is not None
+            assert engine.last_batch.interior_aborts == {"watch": {"cannot be watched": 1}}
 
     def test_outputs_wait_until_they_are_taken(self) -> None:
         with tg.Engine([tg.dataflow(GRAPH), audit], record=True) as engine:
@@ -274,7 +307,13 @@ class TestPlainPython:
         for member in (watch, watch_plainly):
             graph = tg.dataflow([book, refuse_large, member, count_slides], nested=[(book, member)])
             with tg.Engine(graph) as engine:
-                result = outcomes(engine.run(table))
+                name = member.__name__
+                result = [
+                    (committed, reason and reason.replace(name, "watch"), value)
+                    for committed, reason, value in outcomes(engine.run(table))
+                ]
+                assert engine.last_batch is not None
+                assert engine.last_batch.interior_aborts == {name: {"cannot be watched": 12}}
                 found.append(
                     (result, balances(engine), engine.take(alarms).to_pylist(), engine.scan(last_five).to_pylist())
                 )

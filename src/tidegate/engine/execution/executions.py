@@ -66,6 +66,8 @@ class Execution:
     why: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     properties: dict[str, float] = field(default_factory=dict)
+    interior_aborts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How often steps of graphs failed that no event started, by transaction and reason."""
     escaped: bool = False
     """Whether it was run again serially, because an operation turned out to need plain Python."""
 
@@ -82,6 +84,7 @@ def joined(executions: Sequence[Execution]) -> Execution:
         workers=max(execution.workers for execution in executions),
         interpreted=sum(execution.interpreted for execution in executions),
         seconds=seconds,
+        interior_aborts={name: found for each in executions for name, found in each.interior_aborts.items()},
         properties={**executions[-1].properties, "pieces": len(executions)},
         escaped=any(execution.escaped for execution in executions),
     )

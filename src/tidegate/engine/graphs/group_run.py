@@ -22,6 +22,7 @@ from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import TidegateError
 from tidegate.operations.flow import ACTIVE, ROUNDS, MemberPlan
 from tidegate.operations.layout import Column, Kind
+from tidegate.operations.outcomes import rolled_back
 from tidegate.operations.plan import ProgramPlan, RowParameter
 
 if TYPE_CHECKING:
@@ -68,11 +69,11 @@ def run_group(
             raise
         if reason is None:
             run.commit()
+            statuses = dict.fromkeys(run.members, 0)
         else:
             run.undo()
-            run.refuse_round(reason)
-        hits = {member: run.hits.get(member, 0) for member in run.members}
-        lane.log_steps(hits, run.round, group, reason is None)
+            reason, statuses = run.abort(reason)
+        lane.log_steps([(m, statuses[m], run.hits.get(m, 0)) for m in run.members], run.round, group)
         return reason
 
 
@@ -97,6 +98,8 @@ class _GroupRun:
         self.round = int(lane.control[ROUNDS + self._flows.flow_of(group)])
         self.hits: dict[int, int] = {}
         """By member: how many tuples it took."""
+        self._running = -1
+        """The member whose step is running, or failed."""
         self._active = int(lane.control[ACTIVE])
         self._counts = {number: int(graphs.streams[number].count[0]) for number in self._flows.group(group).emits}
         self._undo_log: list[_Before] = []
@@ -155,7 +158,19 @@ class _GroupRun:
             self._graphs.streams[number].count[0] = count
         undo(self.windows.heap, self.windows.journal, self.windows.state, 0)
 
-    def refuse_round(self, reason: str) -> None:
+    def abort(self, reason: str) -> tuple[str, dict[int, int]]:
+        """Tell why the group was undone: the reason that events and traces have, and the status of each member."""
+        failed = self._flows.members[self._running]
+        blamed = rolled_back(self._plan.names[failed.transaction], reason)
+        statuses = dict.fromkeys(self.members, self._batch.reason(blamed)) | {self._running: self._batch.reason(reason)}
+        if not failed.is_entry:
+            self._lane.aborted_plain[failed.transaction, reason] += 1
+            if any(self._flows.members[member].border for member in self.members):
+                reason = blamed
+        self._refuse_round(reason)
+        return reason, statuses
+
+    def _refuse_round(self, reason: str) -> None:
         """Give the round's events the reason, if the group takes them, but for those that have one already."""
         taken = [self._flows.members[member] for member in self.members]
         if any(member.border and member.stream == self._active for member in taken):
@@ -170,10 +185,12 @@ class _GroupRun:
         member = self._flows.members[number]
         plan = self._plan.transactions[member.transaction]
         self.hits[number] = self.hits.get(number, 0) + 1
+        self._running = number
         for parameter in plan.parameters if plan.windows else ():  # a bad key aborts before windows take the tuple in
             if isinstance(parameter, RowParameter):
                 given.slot(parameter)
         slid = self._take_in(number, member, given, place)
+        self._running = number  # again, after triggers
         rows: Rows = {}
         arguments = self._interpreter.arguments(member.transaction, given, rows)  # triggers may have written the rows
         for window in plan.windows:

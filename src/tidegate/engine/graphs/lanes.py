@@ -16,7 +16,8 @@ reads streams from has finished this one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ from tidegate.operations.flow import (
     UNTRACED,
     FlowsPlan,
 )
-from tidegate.operations.outcomes import Step
+from tidegate.operations.outcomes import Step, rolled_back
 from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
@@ -62,7 +63,11 @@ class Lane:
         self.control[GROUP] = -1
         self.log = np.zeros((SMALLEST, 6), np.int64)
         self.steps: list[tuple[int, ...]] = []
-        """What it ran, for a history: member, round, group, committed, tuples, when."""
+        """What it ran, for a history: member, round, group, status, tuples, when."""
+        self.aborted = np.zeros(len(plan.reasons), np.int64)
+        """By reason of the program: how often a step failed that no event started, in machine code."""
+        self.aborted_plain: Counter[tuple[int, str]] = Counter()
+        """The same in plain Python, by transaction and reason."""
         self.trace = np.zeros(0, np.int64)
         """The words of the steps that it noted, or is to run (`operations.flow`)."""
         self.open: dict[int, Array] = {}
@@ -113,6 +118,8 @@ class Lane:
             self.open[number], self.opened[number] = np.zeros(1, np.int64), np.empty(events + 1, np.int64)
         self.seconds = 0.0
         self.arrays = None
+        self.aborted[:] = 0
+        self.aborted_plain.clear()
 
     @property
     def rounds(self) -> Array:
@@ -125,12 +132,12 @@ class Lane:
 
     # --- history -------------------------------------------------------------------------------------------
 
-    def log_steps(self, members: Mapping[int, int], batch: int, group: int, committed: bool) -> None:
-        """Note what plain Python ran: members, with their tuples, that committed as one and so at one time."""
+    def log_steps(self, steps: Iterable[tuple[int, int, int]], batch: int, group: int) -> None:
+        """Note what plain Python ran: members with status and tuples, that committed or aborted as one, at one time."""
         if self.control[RECORD]:
             self.collect()
             when = int(tick())
-            self.steps += [(member, batch, group, int(committed), n, when) for member, n in members.items() if n]
+            self.steps += [(member, batch, group, status, n, when) for member, status, n in steps if n]
 
     def collect(self) -> None:
         """Take over what machine code has noted."""
@@ -178,7 +185,18 @@ class Lane:
         self.trace = np.concatenate([self.trace, np.zeros(max(len(self.trace), SMALLEST * SMALLEST), np.int64)])
 
 
-def history_of(lanes: Sequence[Lane], plan: ProgramPlan, first: int) -> list[Step]:
+def aborts_of(lanes: Sequence[Lane], plan: ProgramPlan) -> dict[str, dict[str, int]]:
+    """By transaction and reason: how often steps failed in the batch that no event started."""
+    found: dict[str, dict[str, int]] = {}
+    for lane in lanes:
+        compiled = ((plan.reason_sources[n], int(lane.aborted[n])) for n in np.flatnonzero(lane.aborted))
+        for (transaction, reason), count in (*compiled, *lane.aborted_plain.items()):
+            counts = found.setdefault(plan.names[transaction], {})
+            counts[reason] = counts.get(reason, 0) + count
+    return found
+
+
+def history_of(lanes: Sequence[Lane], plan: ProgramPlan, reasons: Sequence[str], first: int) -> list[Step]:
     """What the lanes ran since the last call, in the order in which it happened, numbered from `first` on."""
     found: list[tuple[int, ...]] = []
     for lane in lanes:
@@ -187,18 +205,28 @@ def history_of(lanes: Sequence[Lane], plan: ProgramPlan, first: int) -> list[Ste
         lane.steps = []
     if len(lanes) > 1:
         found.sort(key=lambda step: step[-1])
-    return [_step(plan, first + place, *step[:-1]) for place, step in enumerate(found)]
+    return [_step(plan, reasons, first + place, step) for place, step in enumerate(found)]
 
 
-def _step(plan: ProgramPlan, number: int, member: int, batch: int, group: int, committed: int, tuples: int) -> Step:
+def _step(plan: ProgramPlan, reasons: Sequence[str], number: int, noted: tuple[int, ...]) -> Step:
+    member, batch, group, status, tuples, _ = noted
     graph, place = "", -1
     if member >= 0:
         flow = plan.flows.flows[plan.flows.flow_of(group)]
         graph, place = flow.name, group - flow.first_group
     if not graph:  # a plain transaction, whether or not it runs as a graph of its own
         batch, place = 0, -1
-    name = plan.names[-1 - member if member < 0 else plan.flows.members[member].transaction]
-    return Step(number, graph, name, batch, place, bool(committed), tuples)
+    transaction = -1 - member if member < 0 else plan.flows.members[member].transaction
+    reason = _reason(plan, reasons, status, transaction)
+    return Step(number, graph, plan.names[transaction], batch, place, status == 0, tuples, reason)
+
+
+def _reason(plan: ProgramPlan, reasons: Sequence[str], status: int, transaction: int) -> str | None:
+    """Why a step of a transaction aborted, in its own words or in those of who failed."""
+    if not 0 < status <= len(plan.reasons):
+        return reasons[status - 1] if status else None
+    failed, reason = plan.reason_sources[status - 1]
+    return reason if failed == transaction else rolled_back(plan.names[failed], reason)
 
 
 class Pipeline:

@@ -35,7 +35,7 @@ from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.workers import Workers
 from tidegate.engine.graphs.group_run import run_group
-from tidegate.engine.graphs.lanes import Lane, Pipeline, history_of, pieces_of
+from tidegate.engine.graphs.lanes import Lane, Pipeline, aborts_of, history_of, pieces_of
 from tidegate.engine.graphs.steps import StepCodec, StepRecord, misfit
 from tidegate.engine.graphs.waiting import Waiting, join
 from tidegate.engine.interpreter import Interpreter
@@ -208,7 +208,7 @@ class GraphWalk:
         """Take events through the graphs, each stage by a worker of its own."""
         began = time.perf_counter()
         interpreted, shares = self._run_side_by_side(job.batch, job.order)
-        self.history += history_of(self._lanes, self.plan, len(self.history))
+        self.history += history_of(self._lanes, self.plan, job.batch.reasons, len(self.history))
         stages = len(self._lanes)
         found = self._execution("stages", began, interpreted, f"{stages} stages that share no table")
         return replace(found, workers=min(self._workers.count, stages), properties={**found.properties, **shares})
@@ -218,7 +218,11 @@ class GraphWalk:
             f"rounds of {flow.name}": int(n) for flow, n in zip(self.flows.flows, self.rounds, strict=True) if flow.name
         }
         seconds = {"execute": time.perf_counter() - began}
-        return Execution(strategy, interpreted=interpreted, why=why, seconds=seconds, properties=rounds)
+        lanes = self._lanes if strategy == "stages" else [self._whole]
+        aborts = aborts_of(lanes, self.plan)
+        return Execution(
+            strategy, interpreted=interpreted, why=why, seconds=seconds, properties=rounds, interior_aborts=aborts
+        )
 
     def _begin(self, batch: Batch, order: Array, mode: int) -> None:
         """Let one lane stand before the first event."""
@@ -229,7 +233,7 @@ class GraphWalk:
         """Let one lane walk from where it stands; returns how often plain Python ran."""
         lane = self._whole
         interpreted = self._walk(lane, batch, len(self._order))
-        self.history += history_of([lane], self.plan, len(self.history))
+        self.history += history_of([lane], self.plan, batch.reasons, len(self.history))
         if lane.control[MODE] == TRACING:
             self._steps.append(self._codec.pack(lane.noted, self._strings, batch.reasons))
         return interpreted
@@ -296,7 +300,7 @@ class GraphWalk:
                 if code == PLAIN_EVENT:
                     event = int(self._order[control[POSITION]])
                     self._interpreter.run(batch, event)
-                    lane.log_steps({-1 - int(batch.kinds[event]): 1}, 0, -1, batch.status[event] == 0)
+                    lane.log_steps([(-1 - int(batch.kinds[event]), int(batch.status[event]), 1)], 0, -1)
                     self._end_step(lane, batch, int(batch.status[event]))
                     control[POSITION] += 1
                     interpreted += 1
