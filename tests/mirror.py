@@ -116,6 +116,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "benchmarks/limit.py",
         "benchmarks/spark_plots.py",
         "benchmarks/spark_pipeline.py",
+        "benchmarks/spark_workers.py",
         "benchmarks/triggers.py",
         "benchmarks/windows.py",
         "benchmarks/work.py",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tidegate.engine.execution.workers import Workers
-from tidegate.foundation.processors import TOLD_MAX, Anywhere, processors, usual_placement
+from tidegate.foundation.processors import TOLD_MAX, Anywhere, processors, quota, usual_placement
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets threads choose")
 
@@ -95,3 +96,39 @@ class TestWhereTheyWakeUp:
         finally:
             os.sched_setaffinity(0, everywhere)
         assert self.masks(workers) == [everywhere] * workers.count
+
+
+class TestQuotas:
+    """A container may use fewer processors than its machine has."""
+
+    def group(self, tmp_path: Path, own: str, **files: str) -> int:
+        for name, text in files.items():
+            place = tmp_path / "cgroup" / name.replace("__", "/").replace("_in_", ".")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+        (tmp_path / "own").write_text(own)
+        return quota(tmp_path / "cgroup", tmp_path / "own")
+
+    def test_version_two_of_a_container(self, tmp_path: Path) -> None:
+        assert self.group(tmp_path, "0::/\n", cpu_in_max="150000 100000\n") == 2
+
+    def test_version_two_without_a_limit(self, tmp_path: Path) -> None:
+        assert self.group(tmp_path, "0::/\n", cpu_in_max="max 100000\n") > 1000
+
+    def test_the_smallest_limit_on_the_way_to_the_root_counts(self, tmp_path: Path) -> None:
+        files = {"pod__cpu_in_max": "300000 100000", "pod__inner__cpu_in_max": "max 100000"}
+        assert self.group(tmp_path, "0::/pod/inner\n", **files) == 3
+
+    def test_version_one(self, tmp_path: Path) -> None:
+        files = {"cpu,cpuacct__job__cpu_in_cfs_quota_us": "400000", "cpu,cpuacct__job__cpu_in_cfs_period_us": "100000"}
+        assert self.group(tmp_path, "4:cpu,cpuacct:/job\n3:memory:/job\n", **files) == 4
+
+    def test_version_one_without_a_limit(self, tmp_path: Path) -> None:
+        files = {"cpu__cpu_in_cfs_quota_us": "-1", "cpu__cpu_in_cfs_period_us": "100000"}
+        assert self.group(tmp_path, "1:cpu:/\n", **files) > 1000
+
+    def test_a_tenth_of_a_processor_is_one(self, tmp_path: Path) -> None:
+        assert self.group(tmp_path, "0::/\n", cpu_in_max="10000 100000") == 1
+
+    def test_a_system_without_control_groups(self, tmp_path: Path) -> None:
+        assert quota(tmp_path / "none", tmp_path / "missing") > 1000

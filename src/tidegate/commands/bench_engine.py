@@ -49,6 +49,30 @@ def spark(
         run.show(spark_pipeline.pipeline_experiment(session, folder, settings, batch_rows, batches, sink))
 
 
+def spark_workers(
+    run: BenchRun,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Events in each micro-batch with costly functions.")] = 20_000,
+    batches: Annotated[int, typer.Option(min=1, help="Micro-batches that count in one run.")] = 6,
+    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds for each written row, where it costs.")] = 10.0,
+) -> None:
+    """A streaming query with all cores of its executor beside the same query with one worker.
+
+    With functions that take time, and with functions that take none (ten times as many events).
+
+    Example: `tidegate bench spark-workers --batches 10`
+    """
+    from tidegate.benchmarks import spark_workers as experiments
+
+    pace = run.pace()
+    with _spark_and_folder() as (session, folder):
+        for cost_us, rows in ((cost, batch_rows), (0.0, 10 * batch_rows)):
+            run.show(
+                experiments.experiment(
+                    session, folder, cost_us=cost_us, pace=pace, batch_rows=rows, batches=batches, seed=run.seed
+                )
+            )
+
+
 def spark_logging(
     run: BenchRun,
     batch_rows: Annotated[int, typer.Option(min=1, help="Events in each micro-batch of a ledger.")] = 25_000,

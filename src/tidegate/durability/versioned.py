@@ -104,6 +104,12 @@ class VersionedEngine:
         assert self._core is not None
         return self._core
 
+    def use_workers(self, count: int) -> None:
+        """Run the next batches on this many workers; what they compute does not depend on it."""
+        self._workers = count
+        if self._core is not None:
+            self._core.runner.workers.resize(count)
+
     # --- batches of a query -----------------------------------------------------------------------------
 
     def process(

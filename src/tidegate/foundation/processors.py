@@ -15,9 +15,11 @@ Once it runs, it may move.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 TOLD_MAX = 4
@@ -25,10 +27,54 @@ TOLD_MAX = 4
 
 
 def processors() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """How many processors this process may use: those of its affinity, and no more than its container's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(count, _container_quota())
+
+
+@functools.cache
+def _container_quota() -> int:
+    """Processors that the control groups of this process allow, rounded up; read once, because quotas rarely change."""
+    return quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
+
+
+def quota(mounted: Path, own: Path) -> int:
+    """The smallest quota of the control groups that a file such as /proc/self/cgroup names, and of those above them.
+
+    Version 2 says "quota period" in `cpu.max`, version 1 has a file for each. A container often sees its own group as
+    the root, whatever the file says, so a path that is not there is the root.
+    """
+    allowed = [_UNLIMITED]
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return _UNLIMITED
+    for number, controllers, group in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if number == "0":
+            roots, files = [mounted, mounted / "unified"], ["cpu.max"]
+        elif "cpu" in controllers.split(","):
+            roots, files = [mounted / controllers, mounted / "cpu"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        else:
+            continue
+        for root in roots:
+            place = root / group.strip("/")
+            while place != root.parent:
+                allowed.append(_allowed([place / name for name in files]))
+                place = place.parent
+    return min(allowed)
+
+
+def _allowed(files: list[Path]) -> int:
+    """Processors for the quota and the period that files hold; no limit where they are missing or say so."""
+    try:
+        words = [word for file in files for word in file.read_text().split()]
+        given, period = int(words[0]), int(words[1])
+    except (OSError, ValueError, IndexError):  # "max 100000" is no limit
+        return _UNLIMITED
+    return max(1, -(-given // period)) if given > 0 and period > 0 else _UNLIMITED
+
+
+_UNLIMITED = 1 << 16
 
 
 class Placement(Protocol):

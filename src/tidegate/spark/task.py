@@ -41,6 +41,7 @@ from tidegate.foundation.storage import open_storage
 from tidegate.operations.decision import Strategy
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.spark.columns import PARTITION_COLUMN, needed_columns
+from tidegate.spark.cores import task_workers
 from tidegate.spark.payload import unpack
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -64,7 +65,8 @@ class TaskSettings:
     `columns` are those of the rows, needed because an empty batch carries no schema. `batch_name` names a batch
     DataFrame; it is None for a stream, whose batches Spark numbers. `call` is the number of the call in a foreachBatch.
     `in_stream` is True for a DataFrame that Spark made for a stream, in a foreachBatch. `planned_state` and
-    `planned_version` are the state and version that `transact` saw.
+    `planned_version` are the state and version that `transact` saw. `workers` is None where the task takes its share of
+    `executor_cores`.
     """
 
     payload: bytes
@@ -83,6 +85,8 @@ class TaskSettings:
     requests: str | None = None
     log: Log = "changes"
     strategy: Strategy = "adaptive"
+    workers: int | None = None
+    executor_cores: int = 1
 
 
 def make_task(settings: TaskSettings) -> Task:
@@ -153,17 +157,10 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
             settings.path,
             keep_versions=settings.keep_versions,
             strategy=settings.strategy,
-            workers=_processors(),
             log=settings.log,
         )
     _engines[key] = engine
     return engine
-
-
-def _processors() -> int:
-    """How many processors Spark gives to a task: `spark.task.cpus`, 1 unless the user raised it."""
-    context = TaskContext.get()
-    return max(1, context.cpus()) if context is not None else 1
 
 
 def _applicant(settings: TaskSettings) -> Applicant:
@@ -207,6 +204,14 @@ def in_source_order(rows: pa.Table) -> pa.Table:
 
 def _process(engine: VersionedEngine, settings: TaskSettings, applicant: Applicant, events: pa.Table) -> pa.Table:
     """Run the batch as soon as this query owns the state."""
+    with task_workers(settings.workers, settings.executor_cores) as workers:
+        engine.use_workers(workers)
+        return _process_when_owned(engine, settings, applicant, events)
+
+
+def _process_when_owned(
+    engine: VersionedEngine, settings: TaskSettings, applicant: Applicant, events: pa.Table
+) -> pa.Table:
     owner = None if applicant.form == "once" else replace(settings.owner, query=applicant.query)
     if owner is not None:
         ownership.stay_alive(open_storage(settings.path), owner.token)

@@ -39,11 +39,12 @@ from tidegate.durability.version_info import Owner, VersionInfo
 from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.durability.versions import VersionStore, check_keep_versions
-from tidegate.foundation.errors import InputError
+from tidegate.foundation.errors import DefinitionError, InputError
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.decision import Strategy, check_strategy
 from tidegate.operations.plan import Program
 from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
+from tidegate.spark.cores import executor_cores
 from tidegate.spark.known_programs import remember
 from tidegate.spark.payload import digest, pack
 from tidegate.spark.release import watch
@@ -71,6 +72,7 @@ def transact(
     requests: str | None = None,
     log: Log = "changes",
     strategy: Strategy = "adaptive",
+    workers: int | None = None,
 ) -> DataFrame:
     """Run transactions over events, in order, exactly once, on state that lasts.
 
@@ -98,8 +100,11 @@ def transact(
             them (`read_state(..., transactions=...)`), and tools cannot. Transactions declared `compiled=False` are
             refused. The setting may change when a query is restarted. Before you change the program, run one batch with
             the old one and "changes", which stores the whole state.
-        strategy: how a batch is scheduled on the task's processors (`spark.task.cpus`), as for `tg.Engine`. No strategy
-            changes answers but "unsafe-nolock", which is refused here.
+        strategy: how a batch is scheduled on the task's workers, as for `tg.Engine`. No strategy changes answers but
+            "unsafe-nolock", which is refused here.
+        workers: threads for the transactions of a batch. By default the cores of the executor (`local[N]`,
+            `spark.executor.cores`): Spark leaves them idle while the one task of this stage runs. Queries on one
+            executor share them. Give 1 if other jobs of your application need the cores.
 
     Returns:
         The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
@@ -109,36 +114,51 @@ def transact(
     """
     program = build_program(transactions)
     check_strategy(strategy, lasting=True)
-    path = _check_arguments(state, late, keep_versions, log, order_by=order_by, requests=requests)
+    path = _check_arguments(state, late, keep_versions, log, workers, order_by=order_by, requests=requests)
     if log == "commands":
         require_repeatable(program, "transact")
     check_events(events.schema, program.plan, order_by, requests)
-    in_stream = not events.isStreaming and _is_of_stream(events.sparkSession)
-    call = _count_call(events.sparkSession, path) if in_stream else 0
     newest = _prepared(program, path, initial or {}, keep_versions)
     remember(path, program)
     watch(events, path)
+    settings = _task_settings(
+        events,
+        program,
+        path,
+        newest,
+        order_by=order_by,
+        late=late,
+        keep_versions=keep_versions,
+        requests=requests,
+        log=log,
+        strategy=strategy,
+        workers=workers,
+    )
+    marked = _marked(events, path, order_by)
+    return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
+
+
+def _task_settings(
+    events: DataFrame, program: Program, path: str, newest: VersionInfo | None, **options: Any
+) -> TaskSettings:
+    """What the task needs to know: the program, packed; whose events it runs; and `options`, as `transact` got them."""
+    session = events.sparkSession
+    in_stream = not events.isStreaming and _is_of_stream(session)
     payload = pack(program)
-    settings = TaskSettings(
+    return TaskSettings(
         payload=payload,
         digest=digest(payload),
         path=path,
         columns=tuple(events.columns),
-        order_by=order_by,
-        late=late,
-        keep_versions=keep_versions,
-        owner=Owner("", _app_name(events.sparkSession), ownership.process_token()),
+        owner=Owner("", _app_name(session), ownership.process_token()),
         batch_name=None if events.isStreaming else str(uuid.uuid4()),
-        call=call,
+        call=_count_call(session, path) if in_stream else 0,
         in_stream=in_stream,
         planned_state="" if newest is None else newest.state,
         planned_version=0 if newest is None else newest.version,
-        requests=requests,
-        log=log,
-        strategy=strategy,
+        executor_cores=executor_cores(session),
+        **options,
     )
-    marked = _marked(events, path, order_by)
-    return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
 
 
 def _prepared(program: Program, path: str, initial: Mapping[type, Any], keep_versions: int) -> VersionInfo | None:
@@ -217,10 +237,17 @@ def _app_name(session: SparkSession) -> str:
 
 
 def _check_arguments(
-    state: str | os.PathLike[str], late: object, keep_versions: object, log: object, **columns: object
+    state: str | os.PathLike[str],
+    late: object,
+    keep_versions: object,
+    log: object,
+    workers: object,
+    **columns: object,
 ) -> str:
     """The state's path as workers understand it; raises InputError for an invalid argument."""
     check_keep_versions(keep_versions)
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
     if late not in get_args(Late):
         raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
     if late == "refuse" and columns.get("order_by") is None:

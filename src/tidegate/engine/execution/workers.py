@@ -16,7 +16,7 @@ from tidegate.foundation.processors import Placement, usual_placement
 
 
 class Workers:
-    """A fixed number of threads; `placement` says on which processors they wake up, and has a default."""
+    """Threads, as many for a whole batch; `placement` says on which processors they wake up, and has a default."""
 
     def __init__(self, count: int, placement: Placement | None = None) -> None:
         self.count = count
@@ -75,6 +75,12 @@ class Workers:
             concurrent.futures.wait(others)
         for future in futures:
             future.result()
+
+    def resize(self, count: int) -> None:
+        """Have another number of threads from the next batch on."""
+        if count != self.count:
+            self.close()
+            self.count = count
 
     def close(self) -> None:
         """End the threads."""
