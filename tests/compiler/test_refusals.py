@@ -72,8 +72,8 @@ BODIES: dict[str, tuple[str, list[str]]] = {
     "existence of a list": ("tg.require(tg.exists(rows), 'no')  # here", ["row", "list", "[i]"]),
     "existence of a table": ("tg.require(tg.exists(Account), 'no')  # here", ["exists() takes a row", "'Account'"]),
     "existence of two rows": ("tg.require(tg.exists(src, dst), 'no')  # here", ["exists() takes one row", "2"]),
-    "a reason that is a parameter": ("tg.require(src.open, label)  # here", ["reason", "literal", "label"]),
-    "a reason that is put together": ('tg.abort(f"no {amount}")  # here', ["reason", "literal"]),
+    "a reason that is an int": ("tg.require(src.open, amount)  # here", ["reason", "string", "int"]),
+    "a row in a reason": ('tg.abort(f"no {src}")  # here', ["value", "row of Account"]),
     "a reason that is a number": ("tg.abort(3)  # here", ["reason"]),
     "a requirement without a reason": ("tg.require(src.open)  # here", ["condition", "reason"]),
     "delete of a value": ("tg.delete(amount)  # here", ["row", "int"]),
@@ -91,11 +91,16 @@ BODIES: dict[str, tuple[str, list[str]]] = {
     "a lambda": ("f = lambda: 3  # here", ["Lambda"]),
     "a list display": ("x = [1, 2]  # here", ["[1, 2]"]),
     "a dict display": ("x = {}  # here", ["{}"]),
-    "an f-string": ('src.owner = f"{amount}"  # here', ["compiled=False"]),
-    "strings added": ("src.owner = label + label  # here", ["str"]),
-    "strings put in order": ("src.open = label < src.owner  # here", ["<", "str"]),
+    "a row in an f-string": ('src.owner = f"{src}"  # here', ["value", "row of Account", "field"]),
+    "an f-string into an int field": ('src.balance = f"{amount}"  # here', ["Account.balance", "int", "str"]),
+    "a string and a number added": ("src.owner = label + amount  # here", ["Add", "str and int", "str(...)"]),
+    "a string and a number in order": ("src.open = label < amount  # here", ["<", "str", "int"]),
+    "a number in a string": ("src.open = amount in label  # here", ["in", "int in str"]),
+    "a loop over a string": ("for x in label:  # here\n    pass", ["list", "str"]),
+    "a string with half of a pair": ("src.owner = '\\ud800'  # here", ["surrogate"]),
     "a string compared with a number": ("src.open = label == amount  # here", ["str", "int"]),
-    "a method of a string": ("src.owner = label.upper()  # here", ["label.upper", "compiled=False"]),
+    "an unknown method of a string": ("src.owner = label.split()  # here", ["split", "known are", "upper"]),
+    "a method of a number": ("src.balance = amount.bit_length()  # here", ["amount.bit_length", "compiled=False"]),
     "a slice": ("for row in rows[1:]:  # here\n    pass", ["rows[1:]"]),
     "an index into a number": ("src.balance = amount[0]  # here", ["list"]),
     "an assignment to an element": ("rows[0] = src  # here", ["rows[0]"]),
@@ -172,9 +177,9 @@ FUNCTIONS: dict[str, tuple[str, list[str]]] = {
         ["nothing", "value"],
     ),
     "a helper that cannot be compiled": (
-        "def helper(x):\n    return x.upper()  # here\n\n\n@tg.transaction\n"
+        "def helper(x):\n    return x.split()  # here\n\n\n@tg.transaction\n"
         "def wrong(src: Account, label: str) -> None:\n    src.owner = helper(label)\n",
-        ["helper", "x.upper"],
+        ["helper", "split"],
     ),
     "a helper that calls itself": (
         "def helper(x):\n    return helper(x - 1) if x else 0  # here\n\n\n@tg.transaction\n"

@@ -274,21 +274,25 @@ class Bodies(Expressions):
     def require(self) -> None:
         """A condition that mostly holds, so that programs commit as well as abort."""
         choose = self.choices
-        reason = choose.pick(REASONS)
+        reason = f'"{choose.pick(REASONS)}"' if choose.chance(80) else self.reason()
         condition = self.condition(2)
         match choose.weighted([(4, "likely"), (2, "as drawn"), (1, "abort"), (1, "assert")]):
             case "likely":
                 sign = choose.pick(["<", ">", ">="])
                 likely = f"{condition} or {self.leaf('int')} {sign} {self.constant('int')}"
-                self.write(f'tg.require({likely}, "{reason}")')
+                self.write(f"tg.require({likely}, {reason})")
             case "as drawn":
-                self.write(f'tg.require({condition}, "{reason}")')
+                self.write(f"tg.require({condition}, {reason})")
             case "abort":
                 self.write(f"if {condition}:")
-                self.write(f'    tg.abort("{reason}")')
+                self.write(f"    tg.abort({reason})")
             case _:
                 message = choose.pick(["", ', "checked"', f", {self.leaf('int')} // {self.leaf('int')}"])
                 self.write(f"assert {condition} or {self.boolean(0)}{message}")
+
+    def reason(self) -> str:
+        """A reason that is computed: a string that is there, or one that is put together."""
+        return self.string(1) if self.choices.chance(30) else self.new_string(1)
 
     def raise_if(self) -> None:
         self.write(f"if {self.boolean(1)} and {self.boolean(1)}:")

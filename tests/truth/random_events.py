@@ -43,7 +43,7 @@ EDGES: dict[str, list[Any]] = {
     "int": [2**63 - 1, -(2**63), 2**62, 2**53 + 1, -(2**31), 4611686018427387905],
     "float": [math.nan, math.inf, -math.inf, 1e308, -1e308, 9007199254740993.0, 9.223372036854776e18, 5e-324],
     "bool": [True, False],
-    "str": ["a\0b", "\U0001f600", " "],
+    "str": ["a\0b", "\U0001f600", " ", "\U0001f600a\u0301", "\uffff", "7"],
 }
 Event = dict[str, Any]
 Size = Literal["small", "usual", "large"]

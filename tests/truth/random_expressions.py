@@ -7,7 +7,7 @@ smaller expressions, with the leaf first so that shrinking ends there:
     integer    n0, a.balance, 9223372036854775807, (n0 // rows[1].x), sum(r.x for r in rows), ...
     real       x0, (n0 / 3), math.sqrt(a.price), ...
     boolean    flag0, (n0 < a.x <= 7), a.exists, tg.exists(a), a is b, (x0 in (1.5, 2.0)), any(...), ...
-    string     name0, "b", (a.label if flag0 else "")
+    string     name0, "b", (a.label if flag0 else ""), (name0 + "b")[:30], f"{n0:>3}|{name0}"[:30]
 
 Anything may raise (zero divisors, bad indexes, the root of a negative number) and integers may pass
 64 bits; both are wanted. What stays out: unbounded shifts and powers, which would take Python
@@ -220,6 +220,9 @@ class Expressions:
                 return f"({one(inner)} {self.choices.pick('+-*')} {self.boolean(inner)})"
             case "length":
                 return self.length() or self.leaf("int")
+            case "text":
+                text = self.string(inner)
+                return self.choices.pick([f"len({text})"] * 6 + [f"{text}.find({self.leaf('str')})", f"int({text})"])
             case "total":
                 return self.total("int", inner) or self.leaf("int")
         return self.call("int", inner) or self.leaf("int")
@@ -365,6 +368,8 @@ class Expressions:
                 return self.same() or self.leaf("bool")
             case "in":
                 return self.membership(inner)
+            case "text":
+                return self.about_text(inner)
             case "any":
                 member = self.member(inner, lambda: self.boolean(min(inner, 1)))
                 return f"{self.choices.pick(['any', 'all'])}({member})" if member else self.leaf("bool")
@@ -381,7 +386,8 @@ class Expressions:
         kind = choose.weighted([(8, "number"), (2, "str"), (1, "bool")])
         if kind != "number":
             sides = self.expression(kind, depth), self.expression(kind, depth)
-            return f"({sides[0]} {choose.pick(['==', '!='])} {sides[1]})"
+            signs = ["==", "!=", "<", "<=", ">", ">="] if kind == "str" else ["==", "!="]
+            return f"({sides[0]} {choose.pick(signs)} {sides[1]})"
         operator = choose.pick(["<", "<=", ">", ">=", "==", "!="])
         return f"({self.number(depth)} {operator} {self.number(depth)})"
 
@@ -403,6 +409,17 @@ class Expressions:
         word = self.choices.pick(["in", "not in"])
         return f"({self.expression(kind, depth)} {word} ({', '.join(items)},))"
 
+    def about_text(self, depth: int) -> str:
+        """A question about what is in a string."""
+        whole, parts = self.string(depth), [self.string(0) for _ in range(self.choices.between(1, 2))]
+        match self.choices.weighted([(3, "in"), (4, "ends"), (1, "plain")]):
+            case "in":
+                return f"({parts[0]} {self.choices.pick(['in', 'not in'])} {whole})"
+            case "ends":
+                given = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+                return f"{whole}.{self.choices.pick(['startswith', 'endswith'])}({given})"
+        return f"{whole}.{self.choices.pick(['isdigit', 'isupper', 'isspace'])}()"
+
     def condition(self, depth: int) -> str:
         """Something whose truth is asked: a boolean, or the truth of any other value."""
         if self.choices.chance(25):
@@ -418,13 +435,38 @@ class Expressions:
             return f"({self.leaf('str')} if {self.condition(depth - 1)} else {self.leaf('str')})"
         if depth > 0 and self.choices.chance(10):
             return self.call("str", depth - 1) or self.leaf("str")
+        if depth > 0 and self.choices.chance(5):
+            return f"{self.choices.pick(['min', 'max'])}({self.leaf('str')}, {self.leaf('str')})"
+        if depth > 0 and self.choices.chance(12):
+            return f"{self.new_string(depth - 1)}[:30]"  # what grows in every round or batch stays small
         return self.leaf("str")
+
+    def new_string(self, depth: int) -> str:
+        """A string that is put together, in plain Python."""
+        text, other = self.leaf("str"), self.leaf("str")
+        match self.choices.weighted(
+            [(4, "sum"), (5, "formatted"), (2, "method"), (1, "times"), (2, "str"), (1, "part")]
+        ):
+            case "sum":
+                return f"({text} + {other})"
+            case "formatted":
+                spec = self.choices.pick(["", "", ":>3", ":d", ":,", "!r", "!s:<4"])
+                real = self.choices.pick(["", ":.2f", ":e"])
+                middle = f"{{{self.integer(depth)}{spec}}}"
+                return f"f'{{{text}}} {middle} {{{self.leaf('float')}{real}}}'"
+            case "method":
+                return f"{text}.{self.choices.pick(['upper()', 'strip()', 'title()', 'zfill(5)'])}"
+            case "times":
+                return f"({text} * ({self.leaf('int')} % 4))"
+            case "str":
+                return f"str({self.expression(self.choices.pick(KINDS), depth)})"
+        return f"{text}[{self.choices.pick(['0', '-1', '1:', '::2', ':-1'])}]"
 
 
 _INTEGER_FORMS = [
     (30, "leaf"), (24, "sum"), (7, "product"), (7, "quotient"), (4, "bits"), (2, "shift"), (2, "power"),
     (3, "unary"), (3, "call"), (4, "extreme"), (4, "conditional"), (3, "from real"), (1, "from boolean"),
-    (1, "boolean arithmetic"), (2, "length"), (4, "total"), (6, "helper"),
+    (1, "boolean arithmetic"), (2, "length"), (3, "text"), (4, "total"), (6, "helper"),
 ]  # fmt: skip
 _REAL_FORMS = [
     (30, "leaf"), (20, "sum"), (8, "mixed"), (6, "quotient"), (6, "integers divided"), (2, "power"), (3, "unary"),
@@ -433,5 +475,5 @@ _REAL_FORMS = [
 ]  # fmt: skip
 _BOOLEAN_FORMS = [
     (30, "comparison"), (6, "leaf"), (8, "chained"), (12, "both"), (6, "not"), (8, "exists"), (4, "same"),
-    (5, "in"), (4, "any"), (1, "special"), (2, "truth"), (2, "conditional"), (4, "helper"),
+    (5, "in"), (5, "text"), (4, "any"), (1, "special"), (2, "truth"), (2, "conditional"), (4, "helper"),
 ]  # fmt: skip

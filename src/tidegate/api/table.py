@@ -28,7 +28,7 @@ from typing import Any, TypeVar, dataclass_transform, get_type_hints
 from tidegate.api.control import Abort
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
-from tidegate.operations.layout import Column, Kind, TableLayout, Value
+from tidegate.operations.layout import Column, Kind, TableLayout, Value, encodable
 
 Class = TypeVar("Class", bound=type)
 
@@ -96,6 +96,8 @@ def coerce(column: Column, value: Any, table_name: str) -> Value:
         return bool(value)
     if not isinstance(value, str):
         raise _mismatch(column, value, table_name)
+    if not encodable(value):
+        raise UnicodeEncodeError("utf-8", value, 0, len(value), f"{table_name}.{column.name} cannot hold a surrogate")
     return str(value)
 
 
@@ -125,7 +127,7 @@ def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType
             raise DefinitionError(at.describe(f"{where}: the field name {name!r} is reserved; choose another"))
         try:
             default = coerce(Column(name, kind, kind.zero), declared.__dict__.get(name, kind.zero), where)
-        except (TypeError, Abort) as error:
+        except (TypeError, UnicodeEncodeError, Abort) as error:
             raise DefinitionError(
                 at.describe(f"{where}: the default of field {name!r} does not fit: {error}")
             ) from error

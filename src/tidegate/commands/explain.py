@@ -67,12 +67,16 @@ class OperationView:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A transaction as its operations; `unsplit` says why there is only one."""
+    """A transaction as its operations; `unsplit` says why there is only one.
+
+    `in_python` are the parts of a compiled function that run as plain Python, each with its line.
+    """
 
     transaction: str
     place: str
     operations: tuple[OperationView, ...]
     unsplit: str
+    in_python: tuple[str, ...]
     temporal: tuple[str, ...]
     parametric: tuple[str, ...]
     logical: tuple[str, ...]
@@ -86,6 +90,9 @@ def explain(
 
     Of a file.py only imports and declarations are executed, so a job that the file starts does not run; a module is
     imported.
+
+    Where a function makes a new string, or fails with a message that it computes, it runs as plain Python from its
+    start, more slowly: such places are listed.
 
     For each operation: the part of the function that it runs, the rows that it reads and writes, and under which
     conditions. Then the dependencies between operations, or why the transaction runs as one operation.
@@ -185,6 +192,7 @@ def describe(transaction: Transaction) -> Explanation:
         place=f"{plan.place.file}:{plan.place.line}",
         operations=operations,
         unsplit=plan.unsplit,
+        in_python=tuple(f"line {line}: {text}" for line, text in plan.in_python),
         temporal=tuple(temporal),
         parametric=tuple(parametric),
         logical=tuple(_logical(operations)),
@@ -272,6 +280,8 @@ def _shown(explanation: Explanation) -> RenderableType:
     parts: list[RenderableType] = [heading, Text(told)]
     if explanation.unsplit:
         parts.append(literal(f"not split: {explanation.unsplit}", keep="\n"))
+    for part in explanation.in_python:
+        parts.append(literal(f"plain Python, where it gets there: {part}"))
     parts += [_operation(number, operation) for number, operation in enumerate(explanation.operations, start=1)]
     parts.append(_dependencies(explanation))
     return Group(*parts, "")

@@ -19,6 +19,7 @@ from tidegate.api.control import Abort, abort, delete, exists, history, lookup, 
 from tidegate.api.outside import MISSING
 from tidegate.api.stream import emit
 from tidegate.api.transaction import Transaction
+from tidegate.compiler import strings
 from tidegate.compiler.emission import ESCAPES
 from tidegate.compiler.expressions import Expressions
 from tidegate.compiler.names import list_parts
@@ -65,6 +66,8 @@ class Calls(Expressions):
             window = self.window_or_none(node.func.value)
             if window is not None and isinstance(window.type, WindowOf):
                 return self.window_call(window, node.func.attr, node)
+            if window is None and strings.is_text(self, node.func.value):
+                return strings.method(self, node)
         target = self.source.resolve(node.func)
         name = ast.unparse(node.func)
         if isinstance(node.func, ast.Name) and self.variable(node.func) is not None:
@@ -119,11 +122,15 @@ class Calls(Expressions):
             self.refuse(node, f"{function.__name__}(): missing argument {missing[0]!r}")
         return [given[name] for name in names]
 
-    def one_number(self, node: ast.Call) -> Term:
-        """The only argument, which must be a number."""
+    def one_value(self, node: ast.Call) -> Term:
+        """The only argument."""
         if len(node.args) != 1:
             self.refuse(node, f"{ast.unparse(node.func)}() takes one argument here, got {len(node.args)}")
-        return self.number(node.args[0])
+        return self.value(node.args[0])
+
+    def one_number(self, node: ast.Call) -> Term:
+        """The only argument, which must be a number."""
+        return self.as_number(self.one_value(node), node)
 
     # --- loops over lists, ranges and generators --------------------------------------------------
 
@@ -278,6 +285,8 @@ def _length(calls: Calls, node: ast.Call) -> Term:
         with calls.each_state(term):
             calls.emit(f"{count} = {count} + 1")
         return Term(count, Kind.INT)
+    if term.type is Kind.STR:
+        return strings.length(calls, term)
     if not isinstance(term.type, RowList | ValueList | WindowOf):
         calls.refuse(node, f"len() of {describe(term.type)} cannot be compiled", INTERPRET)
     return Term(calls.length_of(term), Kind.INT)
@@ -305,9 +314,11 @@ def _absolute(calls: Calls, node: ast.Call) -> Term:
 def _extreme(sign: str) -> Callable[[Calls, ast.Call], Term]:
     def lower(calls: Calls, node: ast.Call) -> Term:
         if len(node.args) < 2:
-            calls.refuse(node, f"{ast.unparse(node.func)}() takes two or more numbers here", INTERPRET)
-        terms = [calls.number(argument) for argument in node.args]
+            calls.refuse(node, f"{ast.unparse(node.func)}() takes two or more numbers or strings here", INTERPRET)
+        terms = [calls.value(argument) for argument in node.args]
         kinds = {term.type for term in terms}
+        if kinds != {Kind.STR}:
+            terms = [calls.as_number(term, argument) for term, argument in zip(terms, node.args, strict=True)]
         if len(kinds) > 1:
             if Kind.BOOL in kinds:
                 shown = ", ".join(describe(term.type) for term in terms)
@@ -315,21 +326,47 @@ def _extreme(sign: str) -> Callable[[Calls, ast.Call], Term]:
             terms = [calls.loosen(term, node) for term in terms]
         result = calls.keep(terms[0].code)
         for term in terms[1:]:
-            calls.emit(f"{result} = {term.code} if {term.code} {sign} {result} else {result}")
+            test = calls.ordered(term, sign, Term(result, terms[0].type), node)
+            calls.emit(f"{result} = {term.code} if {test} else {result}")
         return Term(result, terms[0].type)
 
     return lower
 
 
 def _integer(calls: Calls, node: ast.Call) -> Term:
-    term = calls.one_number(node)
+    term = calls.one_value(node)
+    if term.type is Kind.STR:
+        return strings.made(calls, Kind.INT, node)
+    term = calls.as_number(term, node)
     if term.type in (Kind.FLOAT, MIXED):
         return calls.checked(f"truncate({term.code})", Kind.INT)
     return Term(calls.keep(calls.integer(term, node).code), Kind.INT)
 
 
 def _real(calls: Calls, node: ast.Call) -> Term:
-    return Term(calls.keep(calls.real(calls.one_number(node), node).code), Kind.FLOAT)
+    term = calls.one_value(node)
+    if term.type is Kind.STR:
+        return strings.made(calls, Kind.FLOAT, node)
+    return Term(calls.keep(calls.real(calls.as_number(term, node), node).code), Kind.FLOAT)
+
+
+def _string(calls: Calls, node: ast.Call) -> Term:
+    """str(x); a string is itself."""
+    term = strings.plain(calls, calls.one_value(node), node)
+    return term if term.type is Kind.STR else strings.made(calls, Kind.STR, node)
+
+
+def _in_python(kind: Kind, counts: tuple[int, ...]) -> Callable[[Calls, ast.Call], Term]:
+    """A function that plain Python computes, of so many arguments."""
+
+    def lower(calls: Calls, node: ast.Call) -> Term:
+        if len(node.args) not in counts:
+            calls.refuse(node, f"{ast.unparse(node.func)}() takes {max(counts)} arguments, got {len(node.args)}")
+        for argument in node.args:
+            strings.plain(calls, calls.value(argument), argument)
+        return strings.made(calls, kind, node)
+
+    return lower
 
 
 def _truth(calls: Calls, node: ast.Call) -> Term:
@@ -418,6 +455,11 @@ _KNOWN: dict[Any, Callable[[Calls, ast.Call], Term]] = {
     int: _integer,
     float: _real,
     bool: _truth,
+    str: _string,
+    repr: _in_python(Kind.STR, (1,)),
+    format: _in_python(Kind.STR, (1, 2)),
+    chr: _in_python(Kind.STR, (1,)),
+    ord: _in_python(Kind.INT, (1,)),
     round: _whole("round_half_even"),
     sum: _sum,
     any: _quantifier("False", ""),

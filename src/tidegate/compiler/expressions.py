@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Iterator
 
 from tidegate.api.outside import MISSING
+from tidegate.compiler import strings
 from tidegate.compiler.names import list_parts
 from tidegate.compiler.numbers import COMPARISONS, INTERPRET, Numbers
 from tidegate.compiler.types import MIXED, NUMBERS, Mixed, Row, RowList, Term, Type, ValueList, WindowOf, describe
@@ -68,7 +69,10 @@ class Expressions(Numbers):
 
     def number(self, node: ast.expr) -> Term:
         """The value of an expression that must be a number."""
-        term = self.value(node)
+        return self.as_number(self.value(node), node)
+
+    def as_number(self, term: Term, node: ast.AST) -> Term:
+        """The term, which must be a number."""
         if term.type not in NUMBERS:
             advice = "name the field, for example row.balance" if isinstance(term.type, Row) else ""
             self.refuse(node, f"a number is required here, got {describe(term.type)}", advice)
@@ -85,8 +89,12 @@ class Expressions(Numbers):
                 return self.variable(node) or self.outside(node)
             case ast.Attribute():
                 return self.attribute(node)
+            case ast.BinOp(op=ast.Mod(), right=ast.Tuple()):
+                return self.percent(node)
             case ast.BinOp():
-                return self.arithmetic(self.number(node.left), self.number(node.right), node.op, node)
+                return self.operation(self.value(node.left), self.value(node.right), node)
+            case ast.JoinedStr():
+                return strings.formatted(self, node)
             case ast.UnaryOp(op=ast.Not()):
                 return Term(f"(not {self.test(node.operand)})", Kind.BOOL)
             case ast.UnaryOp():
@@ -181,10 +189,12 @@ class Expressions(Numbers):
         if window is not None:
             return window
         term = self.value(node.value)
+        if term.type is Kind.STR:
+            return strings.part_of(self, node)
         if not isinstance(term.type, RowList | ValueList) or isinstance(node.slice, ast.Slice):
             self.refuse(
                 node,
-                f"only list parameters can be indexed, by one number; got {ast.unparse(node)!r}",
+                f"only list parameters and strings can be indexed, by one number; got {ast.unparse(node)!r}",
                 INTERPRET,
             )
         index = self.integer(self.number(node.slice), node.slice).code
@@ -196,6 +206,23 @@ class Expressions(Numbers):
         return Term(self.keep(f"{data}[{position}]"), element)
 
     # --- arithmetic -----------------------------------------------------------------------------
+
+    def operation(self, left: Term, right: Term, node: ast.BinOp | ast.AugAssign) -> Term:
+        """left op right, of numbers or strings."""
+        if Kind.STR in (left.type, right.type):
+            return strings.combined(self, left, right, node)
+        first, second = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
+        return self.arithmetic(self.as_number(left, first), self.as_number(right, second), node.op, node)
+
+    def percent(self, node: ast.BinOp) -> Term:
+        """text % (a, b)."""
+        left = self.value(node.left)
+        assert isinstance(node.right, ast.Tuple)
+        if left.type is not Kind.STR:
+            self.refuse(node, f"a tuple is formatted by a string only, got {describe(left.type)}")
+        for part in node.right.elts:
+            strings.plain(self, self.value(part), part)
+        return strings.made(self, Kind.STR, node)
 
     def unary(self, node: ast.UnaryOp) -> Term:
         """-x, +x and ~x."""
@@ -332,7 +359,7 @@ class Expressions(Numbers):
     def compare(self, left: Term, operator: ast.cmpop, right_node: ast.expr, node: ast.AST) -> tuple[str, Term]:
         """Code for one comparison, and its right operand for the next in the chain."""
         if isinstance(operator, ast.In | ast.NotIn):
-            return self.membership(left, operator, right_node), left
+            return self.membership(left, operator, right_node)
         right = self.comparand(right_node)
         if isinstance(operator, ast.Is | ast.IsNot):
             if not (isinstance(left.type, Row) and isinstance(right.type, Row)):
@@ -342,10 +369,19 @@ class Expressions(Numbers):
             return (f"{left.code} {sign} {right.code}" if same else str(sign == "!=")), right
         return self.ordered(left, COMPARISONS[type(operator)], right, node), right
 
-    def membership(self, left: Term, operator: ast.In | ast.NotIn, node: ast.expr) -> str:
-        """x in (a, b, c)."""
+    def membership(self, left: Term, operator: ast.In | ast.NotIn, node: ast.expr) -> tuple[str, Term]:
+        """x in (a, b, c), or a string in a string; and the right operand for the next comparison in the chain."""
+        negation = "not " if isinstance(operator, ast.NotIn) else ""
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
-            self.refuse(node, "`in` needs a tuple written out, for example x in (1, 2, 3)", INTERPRET)
+            whole = self.value(node)
+            if whole.type is not Kind.STR or left.type is not Kind.STR:
+                self.refuse(
+                    node,
+                    f"`in` needs a string in a string, or a tuple written out, for example x in (1, 2, 3); "
+                    f"got {describe(left.type)} in {describe(whole.type)}",
+                    INTERPRET,
+                )
+            return f"({negation}{strings.contains(self, left, whole)})", whole
         choices = [self.comparand(choice) for choice in node.elts]  # Python evaluates all before it compares any
         if left.type in (Kind.FLOAT, MIXED) and any(choice.constant is None for choice in choices):
             self.escape_if(f"{left.code} != {left.code}")  # `in` finds an identical NaN, == does not
@@ -353,4 +389,4 @@ class Expressions(Numbers):
         for choice in choices:
             with self.block(f"if not {result}:"):
                 self.emit(f"{result} = {self.ordered(left, '==', choice, node)}")
-        return f"(not {result})" if isinstance(operator, ast.NotIn) else result
+        return f"({negation}{result})", left

@@ -169,6 +169,19 @@ class FunctionCompiler(Statements):
             self.unit.reasons.append(text)
         return f"reasons_of_{self.unit.name} + {self.unit.reasons.index(text) + 1}"
 
+    def continue_in_python(self, node: ast.AST) -> None:
+        """Leave for plain Python, which computes `node` and may abort there.
+
+        The comment makes the text of a program, and so its fingerprint, tell programs apart that compute other values.
+        """
+        text = ast.unparse(node)
+        outside = [part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)]
+        known = {ast.unparse(part): self.source.resolve(part) for part in outside}
+        constants = {name: value for name, value in known.items() if isinstance(value, bool | int | float | str)}
+        self.unit.in_python[self.source.place(node).line, text] = None
+        self.emit(f"# plain Python: {text!r} {constants!r}")
+        self.leave(ESCAPES)
+
     # --- helpers ------------------------------------------------------------------------------------
 
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
@@ -249,6 +262,11 @@ class HelperCompiler(FunctionCompiler):
         """Leave with a status that is not success."""
         self.fails |= code != ESCAPES
         self.emit(f"return {code}, {zero(self.returned)}")
+
+    def continue_in_python(self, node: ast.AST) -> None:
+        """Leave for plain Python, which computes `node` and may abort there."""
+        self.fails = True
+        super().continue_in_python(node)
 
     def give_back(self, node: ast.Return) -> None:
         """A return statement."""

@@ -13,11 +13,12 @@ import ast
 import math
 from typing import NoReturn
 
+from tidegate.compiler import strings
 from tidegate.compiler.emission import ESCAPES, Emitter
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import MIXED, Row, Term, Type, describe
 from tidegate.foundation.arithmetic import EXACT_FLOAT, fits
-from tidegate.operations.layout import Kind, Value
+from tidegate.operations.layout import Kind, Value, encodable
 
 INTERPRET = "or declare it with @tg.transaction(compiled=False), which runs any Python, more slowly"
 
@@ -54,6 +55,10 @@ class Numbers(Emitter, abc.ABC):
     def reason(self, text: str) -> str:
         """The status that stands for an abort reason."""
 
+    @abc.abstractmethod
+    def continue_in_python(self, node: ast.AST) -> None:
+        """Leave for plain Python, which computes `node` and may abort there."""
+
     def refuse(self, node: ast.AST, message: str, advice: str = "") -> NoReturn:
         """Raise a DefinitionError at `node`."""
         self.source.refuse(node, message, advice)
@@ -76,6 +81,8 @@ class Numbers(Emitter, abc.ABC):
             names = {"inf": "infinity", "-inf": "(-infinity)", "nan": "not_a_number"}
             code = repr(float(value))
             return Term(code if math.isfinite(value) else names[code], Kind.FLOAT, float(value))
+        if not encodable(value):
+            self.refuse(node, f"the string {value!r} holds half of a surrogate pair, which no column can hold")
         return self.literal(value)
 
     def integer(self, term: Term, node: ast.AST) -> Term:
@@ -207,13 +214,13 @@ class Numbers(Emitter, abc.ABC):
         if any(isinstance(kind, Row) for kind in kinds):
             self.refuse(node, "a row is used where a value is needed", "compare fields, or use `is` for the same row")
         if Kind.STR in kinds:
-            if kinds != (Kind.STR, Kind.STR) or sign not in ("==", "!="):
+            if kinds != (Kind.STR, Kind.STR):
                 self.refuse(
                     node,
                     f"{sign} between {describe(left.type)} and {describe(right.type)} cannot be compiled",
-                    f"strings compare with == and != to strings, {INTERPRET}",
+                    f"strings compare with strings, {INTERPRET}",
                 )
-            return f"{left.code} {sign} {right.code}"
+            return strings.ordered(self, left, sign, right)
         if kinds.count(Kind.FLOAT) == 1:
             if exact(left):
                 left = self.real(left, node)

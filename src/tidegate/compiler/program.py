@@ -137,7 +137,8 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
     in_graphs = frozenset(member.transaction for member in flows.members)
     writer = _RunWriter(plans, rows, values, places, scratch_of, in_graphs)
     operations, slices = list_operations(plans, in_graphs)
-    arrays = program_arrays(rows, values, tables, results, scratch)
+    used = frozenset(name for plan in plans for name in plan.arguments)
+    arrays = program_arrays(rows, values, tables, results, scratch, used)
     reasons = tuple(reason for plan in plans for reason in plan.reasons)
     sources = [(number, reason) for number, plan in enumerate(plans) for reason in plan.reasons]
     operate = OperateWriter(plans, operations, slices, rows, values, places, scratch_of, in_graphs, arrays)

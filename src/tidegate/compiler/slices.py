@@ -113,6 +113,11 @@ class ObservedBody(TransactionCompiler):
         if code != ESCAPES:
             self._piece.fails = self._part.fails = True
 
+    def continue_in_python(self, node: ast.AST) -> None:
+        """Leave for plain Python, which computes `node` and may abort there."""
+        self._piece.fails = self._part.fails = True
+        super().continue_in_python(node)
+
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
         """Call a helper function of the user's."""
         before = len(self.accesses)

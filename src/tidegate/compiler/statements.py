@@ -13,12 +13,12 @@ import ast
 from tidegate.api.control import Abort, abort, delete, require
 from tidegate.api.outside import MISSING
 from tidegate.api.stream import emit
-from tidegate.compiler.emission import ESCAPES
+from tidegate.compiler import strings
 from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.streams import LOOKED_UP, Streaming
 from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
 from tidegate.operations.arrays import column_array, exists_array
-from tidegate.operations.layout import Column, Kind
+from tidegate.operations.layout import Column, Kind, encodable
 
 ASSIGNABLE: dict[Kind, tuple[Type, ...]] = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: NUMBERS}
 ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": holds vacuously where control never arrives
@@ -76,7 +76,7 @@ class Statements(Streaming):
             case ast.Assert():
                 plain = node.msg is None or isinstance(node.msg, ast.Constant)  # otherwise computing it may raise
                 with self.block(f"if not {self.test(node.test)}:"):
-                    self.leave(self.reason("AssertionError") if plain else ESCAPES)
+                    self.fail(node, "AssertionError" if plain else None)
                 self.conditions.append(ast.unparse(node.test))
             case ast.Raise():
                 self.raised(node)
@@ -161,15 +161,13 @@ class Statements(Streaming):
             self.access(row.type, column.name, "read", node)
             array = self.array(column_array(row.type.table.name, column.name))
             before = Term(self.keep(f"{array}[{row.code}]"), column.kind)
-            if column.kind is Kind.STR:
-                self.refuse(node, "strings cannot be computed in compiled code", INTERPRET)
-            result = self.arithmetic(before, self.number(node.value), node.op, node)
+            result = self.operation(before, self.value(node.value), node)
             self.write(row, column, result, node)
             return
         if not isinstance(node.target, ast.Name):
             self.refuse(node, f"cannot assign to {ast.unparse(node.target)!r}")
         name = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
-        result = self.arithmetic(self.number(name), self.number(node.value), node.op, node)
+        result = self.operation(self.value(name), self.value(node.value), node)
         self.assign(node.target.id, result, node)
 
     def branch(self, node: ast.If) -> None:
@@ -221,13 +219,19 @@ class Statements(Streaming):
         target = self.source.resolve(node.func)
         if target is require:
             condition, reason = self.verb_arguments(node, ("condition", "reason"))
-            status = self.reason(self.reason_text(reason))
-            with self.block(f"if not {self.test(condition)}:"):
-                self.leave(status)
+            text = self.reason_text(reason)
+            if text is not None:
+                self.reason(text)
+            test = self.test(condition)
+            if text is None:
+                test = self.keep(test)
+                self.reason_value(reason)
+            with self.block(f"if not {test}:"):
+                self.fail(reason, text)
             self.conditions.append(ast.unparse(condition))
         elif target is abort:
             (reason,) = self.verb_arguments(node, ("reason",))
-            self.leave(self.reason(self.reason_text(reason)))
+            self.abort(reason)
             self.assigned = ALWAYS
         elif target is delete:
             (row,) = self.verb_arguments(node, ("row",))
@@ -244,16 +248,32 @@ class Statements(Streaming):
             self.refuse(node, f"{ast.unparse(node.func)}() takes {' and '.join(names)}")
         return [given[name] for name in names]
 
-    def reason_text(self, node: ast.expr) -> str:
-        """The text of a reason, which must be known at declaration."""
+    def abort(self, reason: ast.expr) -> None:
+        """Abort for a reason that is written out or computed."""
+        text = self.reason_text(reason)
+        if text is None:
+            self.reason_value(reason)
+        self.fail(reason, text)
+
+    def fail(self, node: ast.AST, reason: str | None) -> None:
+        """Abort for a reason; where it is not known at declaration, plain Python computes it."""
+        if reason is None:
+            self.continue_in_python(node)
+        else:
+            self.leave(self.reason(reason))
+
+    def reason_text(self, node: ast.expr) -> str | None:
+        """The text of a reason if it is known at declaration."""
+        if isinstance(node, ast.Name) and self.variable(node) is not None:
+            return None
         found = node.value if isinstance(node, ast.Constant) else self.source.resolve(node)
-        if not isinstance(found, str) or (isinstance(node, ast.Name) and self.variable(node) is not None):
-            self.refuse(
-                node,
-                f"a reason is a literal string, got {ast.unparse(node)!r}",
-                f"write the text, or a constant of the module, {INTERPRET}",
-            )
-        return found
+        return found if isinstance(found, str) and encodable(found) else None
+
+    def reason_value(self, node: ast.expr) -> None:
+        """Evaluate what a computed reason is made of, as Python does whether it aborts or not."""
+        term = strings.postponed(self, node)
+        if term.type is not Kind.STR:
+            self.refuse(node, f"a reason is a string, got {describe(term.type)}", "write an f-string, or str(...)")
 
     def remove(self, node: ast.expr, statement: ast.Call) -> None:
         """tg.delete(row)."""
@@ -278,12 +298,12 @@ class Statements(Streaming):
         if issubclass(found, Abort):
             if not (isinstance(node.exc, ast.Call) and len(node.exc.args) == 1):
                 self.refuse(node, "Abort takes one reason", 'write tg.abort("...")')
-            self.leave(self.reason(self.reason_text(node.exc.args[0])))
+            self.abort(node.exc.args[0])
             return
         arguments = [*node.exc.args, *node.exc.keywords] if isinstance(node.exc, ast.Call) else []
         plain = all(isinstance(argument, ast.Constant) for argument in arguments) and node.cause is None
         # If constructing the exception runs code, that code may raise something else: plain Python finds out.
-        self.leave(self.reason(found.__name__) if plain and _is_plain_exception(found) else ESCAPES)
+        self.fail(node, found.__name__ if plain and _is_plain_exception(found) else None)
 
 
 def _is_plain_exception(found: type[BaseException]) -> bool:

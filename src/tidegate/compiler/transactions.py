@@ -76,6 +76,7 @@ def compile_transaction(
         accesses=tuple(compiler.accesses),
         reasons=tuple(compiler.unit.reasons),
         literals=tuple(compiler.unit.literals),
+        in_python=tuple(compiler.unit.in_python),
         result=compiler.result,
         source="\n\n\n".join(functions),
         arguments=tuple(arguments),

@@ -49,6 +49,8 @@ class Unit:
     flowing: Flowing = NOT_FLOWING
     reasons: list[str] = field(default_factory=list)
     literals: list[str] = field(default_factory=list)
+    in_python: dict[tuple[int, str], None] = field(default_factory=dict)
+    """What plain Python computes: line and text."""
     helpers: dict[tuple[Any, ...], Helper] = field(default_factory=dict)
     compiling: list[Callable[..., Any]] = field(default_factory=list)
     emitted: set[str] = field(default_factory=set)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.batch import Batch
+from tidegate.engine.state.strings import StringPool
 from tidegate.operations.arrays import ArraySpec
 from tidegate.operations.plan import ProgramPlan
 
@@ -25,16 +26,31 @@ Owners = Mapping[tuple[str, str | int], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
-    """A worker's own arrays: the numbers of the program's strings, and space to save the lists that it writes."""
+class ProgramStrings:
+    """What generated code knows of strings: the numbers of the program's own, and where the bytes of all are."""
 
     literals: Array
+    texts: Array
+
+
+def strings_of(plan: ProgramPlan, pool: StringPool) -> ProgramStrings:
+    """A program's strings in a pool."""
+    return ProgramStrings(np.array([pool.number(text) for text in plan.literals], np.int64), pool.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What a worker has besides the batch: the program's strings, and space to save the lists that it writes."""
+
+    literals: Array
+    texts: Array
     undo: Sequence[Array]
 
 
-def workspace(plan: ProgramPlan, batch: Batch, literals: Array) -> Workspace:
+def workspace(plan: ProgramPlan, batch: Batch, strings: ProgramStrings) -> Workspace:
     """A workspace with space for the longest lists of a batch."""
-    return Workspace(literals, [np.zeros(_longest(batch, row), kind.dtype) for row, kind in plan.scratch])
+    undo = [np.zeros(_longest(batch, row), kind.dtype) for row, kind in plan.scratch]
+    return Workspace(strings.literals, strings.texts, undo)
 
 
 def _longest(batch: Batch, row: int) -> int:

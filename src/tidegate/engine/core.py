@@ -174,6 +174,7 @@ class EngineCore:
         """Bind a batch's events; nothing runs."""
         assert self._replayed is None, "a batch is replayed: end that first"
         started = time.perf_counter()
+        self.strings.let_go()
         self._collect_strings_if_due()
         self._wake_flows()
         waiting = self.flows.enter()

@@ -10,12 +10,12 @@ import math
 from types import ModuleType
 from typing import Any
 
-from tidegate.engine.kernels import flows, index, windows
+from tidegate.engine.kernels import flows, index, texts, windows
 from tidegate.foundation import arithmetic, atomics, jit, memory
 from tidegate.operations import flow
 from tidegate.operations.plan import ESCAPE, ProgramPlan
 
-CALLED = (arithmetic, memory, flows, windows)
+CALLED = (arithmetic, memory, flows, texts, windows)
 
 
 def _functions(module: ModuleType) -> dict[str, Any]:

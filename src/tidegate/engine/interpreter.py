@@ -25,7 +25,7 @@ from tidegate.engine.state.history import History
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import DefinitionError, TidegateError
-from tidegate.operations.layout import Column, Kind
+from tidegate.operations.layout import Column, Kind, encodable
 from tidegate.operations.plan import Program, RowParameter, TransactionPlan
 
 Rows = dict[tuple[str, int], Any]
@@ -176,7 +176,8 @@ def reason_of(work: Callable[[], object]) -> str | None:
     except TidegateError:
         raise
     except Abort as aborted:
-        return str(aborted.reason)
+        reason = str(aborted.reason)
+        return reason if encodable(reason) else UnicodeEncodeError.__name__
     except Exception as error:
         return type(error).__name__
     return None

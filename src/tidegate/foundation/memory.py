@@ -6,6 +6,7 @@ of a batch are listed by address, and the program makes views of them:
     integers_at(address)[slot]           keys, values, offsets, strings by their number
     floats_at(address)[slot]
     flags_at(address)[slot]              one byte each, as NumPy keeps bools
+    bytes_at(address)[position]
     key_words_at(address, width)[slot, field]
     key_floats_at(address, width)[slot, field]
 
@@ -59,6 +60,11 @@ def flags_at(address: int) -> Array:
     return _view(int(address), np.bool_)
 
 
+def bytes_at(address: int) -> Array:
+    """The bytes from `address` on."""
+    return _view(int(address), np.uint8)
+
+
 def key_words_at(address: int, width: int) -> Array:
     """The keys of a table from `address` on: one row per slot, `width` words each."""
     return _view(int(address), np.int64, width)
@@ -106,5 +112,6 @@ def _lower(function: Callable[..., Array], element: Any, dimensions: int) -> Non
 _lower(integers_at, types.int64, 1)
 _lower(floats_at, types.float64, 1)
 _lower(flags_at, types.boolean, 1)
+_lower(bytes_at, types.uint8, 1)
 _lower(key_words_at, types.int64, 2)
 _lower(key_floats_at, types.float64, 2)

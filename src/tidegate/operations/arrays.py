@@ -113,8 +113,12 @@ def program_arrays(
     tables: Sequence[TableLayout],
     results: Sequence[Kind],
     scratch: Sequence[tuple[int, Kind]],
+    used: frozenset[str],
 ) -> tuple[ArraySpec, ...]:
-    """The arrays of transactions: the columns and results of a batch, tables, and each worker's own arrays."""
+    """The arrays of transactions: the columns and results of a batch, tables, and each worker's own arrays.
+
+    An array that few programs need is there only if its name is in `used`: a call costs more with every array.
+    """
     found: list[ArraySpec] = []
     for number, binding in enumerate(rows):
         if binding.parameter.many:
@@ -129,6 +133,7 @@ def program_arrays(
     found.append(ArraySpec("valid", "batch", "", "valid", dtype=np.bool_))
     found += [ArraySpec(f"results_{n}", "batch", "", "results", n, kind.dtype) for n, kind in enumerate(results)]
     found.append(ArraySpec("literals", "worker", "", "literals"))
+    found += [ArraySpec(name, "worker", "", name) for name in ("texts",) if name in used]
     found += [ArraySpec(f"undo_{n}", "worker", "", "undo", n, kind.dtype) for n, (_, kind) in enumerate(scratch)]
     return tuple(found)
 

@@ -17,6 +17,17 @@ import pyarrow as pa
 Value = int | float | bool | str
 
 
+def encodable(text: str) -> bool:
+    """Whether a string can be stored: half of a surrogate pair has no bytes in UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Kind(enum.Enum):
     """The type of one value: what a field, a key or a parameter may hold."""
 

@@ -161,6 +161,8 @@ class TransactionPlan:
     slices: tuple[Slice, ...]
     speculative: bool
     unsplit: str
+    in_python: tuple[tuple[int, str], ...] = ()
+    """What a compiled body leaves to plain Python whenever it gets there: line and text."""
     windows: tuple[WindowParameter, ...] = ()
     aggregates: tuple[tuple[str, str, str], ...] = ()
     """The aggregates that the body asks its windows for: parameter, function, field."""

@@ -16,7 +16,7 @@ from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.outside import require_unchanged
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Kind, TableLayout, encodable
 from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome
 from tidegate.operations.plan import RowParameter, TransactionPlan
 
@@ -103,7 +103,7 @@ class PlainProgram:
         except _Refused as refused:
             return Outcome(False, str(refused), None)
         except Abort as aborted:
-            return Outcome(False, aborted.reason, None)
+            return Outcome(False, aborted.reason if encodable(aborted.reason) else UnicodeEncodeError.__name__, None)
         except Exception as error:
             return Outcome(False, type(error).__name__, None)
         for (table, key), row in self._touched.items():
@@ -226,4 +226,6 @@ def _as_column(plan: TransactionPlan, result: Any) -> Any:
 def _fitted(kind: Kind, value: Any) -> Any:
     if kind is Kind.INT and not -(2**63) <= value < 2**63:
         raise Abort("overflow")
+    if kind is Kind.STR:
+        value.encode()  # half of a surrogate pair has no place in a column
     return float(value) if kind is Kind.FLOAT else value

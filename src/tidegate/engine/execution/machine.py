@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.engine.arrays import ArrayBinder, workspace
+from tidegate.engine.arrays import ArrayBinder, ProgramStrings, workspace
 from tidegate.engine.batch import Batch
 from tidegate.engine.kernels.operation import Machine
 from tidegate.engine.state.table import TableState
@@ -33,7 +33,7 @@ def set_up(
     tables: Mapping[str, TableState],
     arrays: ArrayBinder,
     batch: Batch,
-    literals: Array,
+    strings: ProgramStrings,
     workers: int,
 ) -> Bench:
     """Collect the addresses of all arrays; from here on the tables must not grow until the batch is over."""
@@ -43,7 +43,7 @@ def set_up(
         columns += [table.exists, table.keys, *table.columns.values()]
         column_first.append(len(columns))
     apart = workers if plan.scratch else 1  # workers that save lists need arrays of their own
-    bound = [arrays.bind(batch, workspace(plan, batch, literals)) for _ in range(apart)]
+    bound = [arrays.bind(batch, workspace(plan, batch, strings)) for _ in range(apart)]
     contexts = [np.array([array.ctypes.data for array in own], np.int64) for own in bound]
     kinds = len(plan.operations)
     machine = Machine(

@@ -411,7 +411,7 @@ class Runner:
         try:
             built = time.perf_counter()
             serial, workers = self.serial, self.workers.count
-            bench = set_up(self.plan, self._module, self._tables, serial.arrays, batch, serial.literals, workers)
+            bench = set_up(self.plan, self._module, self._tables, serial.arrays, batch, serial.strings, workers)
             run = self._scheduler.start(plan, bench)
             run.beside = beside
             run.seconds["construct"] = built - began

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.engine.arrays import ArrayBinder, workspace
+from tidegate.engine.arrays import ArrayBinder, strings_of, workspace
 from tidegate.engine.batch import Batch
 from tidegate.engine.interpreter import Interpreter
 from tidegate.engine.state.strings import StringPool
@@ -32,7 +32,7 @@ class SerialRun:
         self, program: Program, module: ModuleType, tables: Mapping[str, TableState], strings: StringPool
     ) -> None:
         self.plan = program.plan
-        self.literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
+        self.strings = strings_of(self.plan, strings)
         self._module = module
         self.arrays = ArrayBinder(self.plan.arrays, {("table", name): table for name, table in tables.items()})
         self._interpreter = Interpreter(program, tables, strings)
@@ -46,7 +46,7 @@ class SerialRun:
 
     def prepare(self, batch: Batch) -> Callable[[Array, int, int], int]:
         """A function that runs parts of a batch, as `run` does; each thread needs its own."""
-        arrays = self.arrays.bind(batch, workspace(self.plan, batch, self.literals))
+        arrays = self.arrays.bind(batch, workspace(self.plan, batch, self.strings))
         compiled, kinds, status = self._module.run, batch.kinds, batch.status
 
         def run(order: Array, position: int, stop: int) -> int:

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.engine.arrays import ArrayBinder, workspace
+from tidegate.engine.arrays import ArrayBinder, strings_of, workspace
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.workers import Workers
@@ -150,7 +150,7 @@ class GraphWalk:
     def use_strings(self, strings: StringPool) -> None:
         """Strings have other numbers from now on."""
         self._strings = strings
-        self._literals = np.array([strings.number(text) for text in self.plan.literals], np.int64)
+        self._program_strings = strings_of(self.plan, strings)
         self._interpreter = Interpreter(self._program, self._tables, strings, self.histories)
 
     def string_numbers(self) -> list[Array]:
@@ -359,7 +359,7 @@ class GraphWalk:
         """The arrays that a lane works on; found again when some were replaced."""
         if lane.arrays is None or lane.arrays[0] != self._rooms:
             with self._python:  # the first lane to ask replaces arrays that grow with a table
-                worker = workspace(self.plan, batch, self._literals)
+                worker = workspace(self.plan, batch, self._program_strings)
                 lane.arrays = (self._rooms, self._arrays.bind(batch, worker, lane))
         return lane.arrays[1]
 

@@ -4,6 +4,9 @@ Columns, keys and parameters of type `str` hold such numbers, so compiled code c
 compares integers. Strings enter and leave as Arrow. Numbers are private to one engine and one run.
 
 A string that nothing refers to any more stays until `EngineCore` rebuilds the pool.
+
+Compiled code reads strings while plain Python may add some, in another worker. A string that is there never changes,
+and `places` always says where the arrays are now; arrays that became too small are kept until `let_go`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.engine.kernels.strings import BYTES, STRINGS, fill_buckets, find_texts, intern
+from tidegate.engine.kernels.texts import HELD, STARTS
 
 Numbers = npt.NDArray[np.int64]
 
@@ -36,6 +40,10 @@ class StringPool:
         self._hashes = np.zeros(capacity, np.uint64)
         self._held = np.zeros(16 * capacity, np.uint8)
         self._counters = np.zeros(2, np.int64)
+        self._outgrown: list[npt.NDArray[Any]] = []
+        self.places = np.zeros(2, np.int64)
+        """Where the arrays are that compiled code reads strings from."""
+        self._tell()
         self.number("")
 
     def __len__(self) -> int:
@@ -75,7 +83,15 @@ class StringPool:
         whole = pa.Array.from_buffers(pa.large_string(), count, buffers)
         return pc.take(whole, pa.array(numbers)).cast(pa.string())
 
+    def let_go(self) -> None:
+        """Nobody reads strings now: free the arrays that became too small."""
+        self._outgrown.clear()
+
+    def _tell(self) -> None:
+        self.places[STARTS], self.places[HELD] = self._starts.ctypes.data, self._held.ctypes.data
+
     def _grow(self, size: int) -> None:
+        self._outgrown += [self._starts, self._held]
         count, used = len(self), int(self._counters[BYTES])
         if used + size > len(self._held):
             self._held = _extended(self._held, used, max(2 * len(self._held), used + size))
@@ -85,6 +101,7 @@ class StringPool:
             self._starts = _extended(self._starts, count + 1, capacity + 1)
             self._buckets = np.full(2 * capacity, -1, np.int64)
             fill_buckets(self._buckets, self._hashes, count)
+        self._tell()
 
 
 class KnownStrings:
