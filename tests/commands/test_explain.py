@@ -136,7 +136,7 @@ def test_what_runs_as_plain_python_is_listed_with_its_line(tmp_path: Path) -> No
     file = tmp_path / "labels.py"
     file.write_text(
         'import tidegate as tg\n\n\n@tg.table(key="id")\nclass Seat:\n    id: int\n    label: str = ""\n\n\n'
-        '@tg.transaction\ndef name(seat: Seat, n: int) -> None:\n    tg.require(n > 0, f"no {n}")\n    seat.label = "x"\n'
+        '@tg.transaction\ndef name(seat: Seat, n: int) -> None:\n    tg.require(n > 0, f"no {n}")\n'
     )
     assert json.loads(tidegate("explain", str(file), "--json").stdout)[0]["in_python"] == ["line 12: f'no {n}'"]
     assert "plain Python, where it gets there: line 12: f'no {n}'" in tidegate("explain", str(file)).stdout

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.engine.generated import load
+from tidegate.engine.state.strings import StringPool
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import ESCAPE, ProgramPlan, RowParameter
 
@@ -23,12 +24,12 @@ class Desk:
     """One event of a program on a desk: its rows in slots, its values in arrays of one, all copied in.
 
     `rows` gives for each row parameter a row (or a list of rows) as a dict with all fields and `exists`;
-    each of them has a slot of its own. Strings are numbers of the list `texts`.
+    each of them has a slot of its own. Strings are numbers of the pool `strings`.
     """
 
     def __init__(self, plan: ProgramPlan, transaction: int, rows: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         self.plan, self.transaction = plan, transaction
-        self.texts: list[str] = []
+        self.strings = StringPool()
         self.slots: dict[str, list[int]] = {}
         self.tables: dict[str, list[Row]] = {layout.name: [] for layout in plan.tables}
         for parameter in plan.transactions[transaction].parameters:
@@ -47,6 +48,7 @@ class Desk:
         found["batch", "", "valid", None] = self.valid
         found |= {("batch", "", "results", number): array for number, array in enumerate(self.results)}
         found["worker", "", "literals", None] = self._array(plan.literals, Kind.STR)
+        found["worker", "", "texts", None] = self.strings.places
         for number, (_, kind) in enumerate(plan.scratch):
             found["worker", "", "undo", number] = np.zeros(longest, kind.dtype)
         unused = np.zeros(0, np.int64)  # slots of columns: `operate` is told its slots
@@ -92,12 +94,10 @@ class Desk:
     def _word(self, value: Any, kind: Kind) -> Any:
         if kind is not Kind.STR:
             return value
-        if value not in self.texts:
-            self.texts.append(value)
-        return self.texts.index(value)
+        return self.strings.number(value)
 
     def _text_or(self, value: Any, kind: Kind) -> Any:
-        return self.texts[int(value)] if kind is Kind.STR else value.item()
+        return self.strings.text(int(value)) if kind is Kind.STR else value.item()
 
     def _array(self, values: Sequence[Any], kind: Kind) -> Array:
         return np.array([self._word(value, kind) for value in values], kind.dtype)
