@@ -12,7 +12,7 @@ STAMPS := $(VENV)/stamps
 KERNELS := $(shell find src/tidegate/foundation src/tidegate/engine src/tidegate/compiler -name '*.py')
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick check lint types smoke soak bench format clean
+.PHONY: help install demo test quick check lint types smoke soak bench docs format clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -50,12 +50,15 @@ soak: install ## the long tests: kills at random moments, thousands of random pr
 bench: install ## all benchmarks at full size, more than an hour; JSON lines and pictures go to results/
 	$(BIN)/tidegate bench all $(ARGS)
 
+docs: $(STAMPS)/packages ## the documentation as a site in site/: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build $(ARGS)
+
 format: $(STAMPS)/packages ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean: ## remove the virtual environment, caches and results
-	rm -rf $(VENV) build dist results spark-warehouse metastore_db derby.log \
+	rm -rf $(VENV) build dist site results spark-warehouse metastore_db derby.log \
 	    .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

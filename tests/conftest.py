@@ -27,6 +27,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 LONGEST_FIRST = (
     "spark/test_exactly_once.py",
+    "documentation/test_pages.py",
     "spark/test_identity.py",
     "truth/test_random_programs.py",
     "spark/test_quickstart.py",
@@ -64,6 +65,7 @@ NOT_QUICK = (
     "commands/test_bench_strategies.py",
     "commands/test_state.py",
     "compiler/test_slicing.py",
+    "documentation",
     "durability/test_compactor.py",
     "durability/test_crashes.py",
     "durability/test_log_format.py",

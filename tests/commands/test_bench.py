@@ -139,8 +139,8 @@ def test_the_makefile_runs_all_of_them() -> None:
     assert re.search(r"^bench: install ##.*\n\t\$\(BIN\)/tidegate bench all \$\(ARGS\)\n\n", text, re.MULTILINE)
 
 
-def test_the_readme_names_all_of_them_and_which_draw() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_documentation_names_all_of_them_and_which_draw() -> None:
+    text = (ROOT / "docs" / "measuring.md").read_text()
     named = re.findall(r"^tidegate bench ([\w-]+)", text, re.MULTILINE)
     assert sorted(set(named) - {"all"}) == sorted(each.name for each in BENCHMARKS)
     told = re.search(r"((?:`[\w-]+`(?:, | and )?)+) draw\s+pictures", text)

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from ..readme import NEEDED, program
+from ..pages import pages, programs
 
 ROOT = Path(__file__).parents[2]
-SHOP, MISTAKES = (Path(__file__).parent / name for name in ("shop.py", "mistakes.py"))
-EXAMPLES = {f"example_{number}.py": start for number, start in enumerate(NEEDED)}
+SHOP, MISTAKES = (Path(__file__).parent / name for name in ("webshop.py", "mistakes.py"))
+EXAMPLES = {name: code for page in pages() for name, code in programs(page)}
 
 Found = dict[str, dict[int, list[str]]]
 """What a checker says of each file, by line."""
@@ -34,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("user")
     for file in (SHOP, MISTAKES):
         (made / file.name).write_text(file.read_text())
-    for name, start in EXAMPLES.items():
-        (made / name).write_text(program(start))
+    for name, code in EXAMPLES.items():
+        (made / name).write_text(code)
     (made / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "include": ["."]}))
     assert not re.search(r"#\s*(?:type:\s*ignore|pyright:)", "".join(file.read_text() for file in made.glob("*.py")))
     return made
@@ -91,7 +91,7 @@ def test_a_whole_program_has_no_complaint(checked: Checked) -> None:
     assert checked(SHOP.name) == {}
 
 
-@pytest.mark.parametrize("name", EXAMPLES, ids=EXAMPLES.get)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_of_the_documentation_have_no_complaint(checked: Checked, name: str) -> None:
     assert checked(name) == {}
 
