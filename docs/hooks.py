@@ -1,8 +1,8 @@
 """What MkDocs does to the pages of this folder before it renders them (`make docs`).
 
 - README.md, ARCHITECTURE.md and CHANGELOG.md stay where people look for them, and are pages of the site, too.
-- The reference of the command line is what the commands say of themselves. Public names that a page of the reference does not
-  place under one of its headings stand at its end.
+- The reference of the command line is what the commands say of themselves.
+- Public names that a page of the reference does not place under one of its headings stand at its end.
 - A code block's first line may have words for the tests, such as `no-run: needs a cluster`. Readers do not need them.
 """
 
