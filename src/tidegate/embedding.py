@@ -32,7 +32,11 @@ from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.report import BatchReport
-from tidegate.foundation.errors import DefinitionError, InputError
+from tidegate.foundation.arguments import flag, one_of, path, refusal, shown, whole
+from tidegate.foundation.arguments import name as text
+from tidegate.foundation.arrow_tables import RowData, as_table
+from tidegate.foundation.errors import DefinitionError, InputError, TidegateError
+from tidegate.foundation.tracebacks import briefly, shortened
 from tidegate.operations.decision import Strategy, check_strategy
 from tidegate.operations.layout import TableLayout
 from tidegate.operations.outcomes import Outcome, Step
@@ -52,6 +56,7 @@ class Engine:
     >>> engine.run(pa.table({"dst": [1, 1], "amount": [5, 7]}))  # doctest: +SKIP
     """
 
+    @briefly
     def __init__(
         self,
         transactions: Sequence[ProgramPart] | ProgramPart,
@@ -87,13 +92,12 @@ class Engine:
                 the state: one is written after 64 MB of log, and when the engine is closed.
         """
         check_strategy(strategy, lasting=directory is not None)
-        if workers < 1:
-            raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
-        if punctuation is not None and punctuation < 1:
-            raise DefinitionError(f"punctuation: required a number of at least 1, or None, got {punctuation!r}")
-        for name, value, known in (("recovery", recovery, get_args(Recovery)), ("sync", sync, get_args(Sync))):
-            if value not in known:
-                raise DefinitionError(f"{name}: required one of {', '.join(map(repr, known))}, got {value!r}")
+        workers = whole("workers", workers)
+        punctuation = None if punctuation is None else whole("punctuation", punctuation)
+        folder = None if directory is None else path("directory", directory)
+        flag("record", record)
+        one_of("recovery", recovery, get_args(Recovery))
+        one_of("sync", sync, get_args(Sync))
         if keep_versions is not None:
             check_keep_versions(keep_versions)
             if directory is None:
@@ -111,12 +115,10 @@ class Engine:
         self._closed = False
         self._kept: LoggedEngine | None = None
         self._memory: EngineCore | None = None
-        if directory is not None:
+        if folder is not None:
             scheduling = Scheduling(strategy, workers, punctuation, record)
             kept = CHECKPOINTS_KEPT if keep_versions is None else keep_versions
-            self._kept = LoggedEngine(
-                self._program, os.fspath(directory), recovery, sync, scheduling, keep_versions=kept
-            )
+            self._kept = LoggedEngine(self._program, folder, recovery, sync, scheduling, keep_versions=kept)
         else:
             self._memory = EngineCore(
                 self._program, strategy=strategy, workers=workers, punctuation=punctuation, record=record
@@ -143,16 +145,22 @@ class Engine:
         with self._turn():
             return look(self._core)
 
-    def load(self, table: type, rows: pa.Table) -> None:
-        """Write rows into a table, replacing those with the same keys; absent columns take their defaults."""
+    @briefly
+    def load(self, table: type, rows: RowData) -> None:
+        """Write rows into a table, replacing those with the same keys; absent columns take their defaults.
+
+        Rows are an Arrow table, a record batch, a pandas DataFrame or a list of dicts.
+        """
         name = self._table(table)
+        rows = as_table(f"rows of {name}", rows)
         if self._kept is not None and not self._closed:
             self._kept.load(name, rows)
             return
         with self._turn():
             self._core.load(name, rows)
 
-    def run(self, events: pa.Table | pa.RecordBatch, order_by: str | None = None) -> pa.Table:
+    @briefly
+    def run(self, events: RowData, order_by: str | None = None) -> pa.Table:
         """Run a batch of events; returns its columns plus `committed`, `reason` and `result`, in the same row order.
 
         If a dataflow takes in several events at once, the events of an incomplete atomic batch wait. A later run
@@ -161,13 +169,13 @@ class Engine:
         gets the common type, or becomes text.
 
         Args:
-            events: one row per event; the column `transaction` names its function.
+            events: one row per event; the column `transaction` names its function. An Arrow table, a record batch, a
+                pandas DataFrame or a list of dicts.
             order_by: the column that orders the events; ties run in row order, as do all events if it is None.
         """
-        if isinstance(events, pa.RecordBatch):
-            events = pa.Table.from_batches([events])
-        if not isinstance(events, pa.Table):
-            raise InputError(f"events: required a pyarrow.Table, got {type(events).__name__}")
+        events = as_table("events", events)
+        if order_by is not None:
+            text("order_by", order_by, "the name of a column, or None", InputError)
         require_unchanged(self._constants)
         if self._kept is not None and not self._closed:
             return self._kept.run(events, order_by)
@@ -187,39 +195,47 @@ class Engine:
                 nothing and returns the outcome of the first call, also after a restart.
             arguments: a value for each parameter.
         """
-        number = self._number(transaction)
-        expected = self._parameters[number]
-        if arguments.keys() != expected:
-            plan = self._program.plan.transactions[number]
-            missing, extra = sorted(expected - set(arguments)), sorted(set(arguments) - expected)
-            problem = f"missing {', '.join(missing)}" if missing else f"no parameter is called {', '.join(extra)}"
-            raise InputError(f"execute {plan.name!r}: {problem}; it takes {', '.join(sorted(expected))}")
-        if self._kept is not None and not self._closed:
-            return self._kept.execute(number, arguments, idempotency_key)
-        with self._turn():
-            if idempotency_key is None:
-                return self._core.execute(number, arguments)
-            return self._execute_once(number, arguments, idempotency_key)
+        try:
+            number = self._number(transaction)
+            expected = self._parameters[number]
+            if arguments.keys() != expected:
+                plan = self._program.plan.transactions[number]
+                missing, extra = sorted(expected - set(arguments)), sorted(set(arguments) - expected)
+                problem = f"missing {', '.join(missing)}" if missing else f"no parameter is called {', '.join(extra)}"
+                raise InputError(f"execute {plan.name!r}: {problem}; it takes {', '.join(sorted(expected))}")
+            if self._kept is not None and not self._closed:
+                return self._kept.execute(number, arguments, idempotency_key)
+            with self._turn():
+                core = self._core
+                if idempotency_key is None:
+                    return core.execute(number, arguments)
+                return self._execute_once(core, number, arguments, idempotency_key)
+        except TidegateError as error:  # `briefly` would cost each call a function more
+            raise shortened(error)  # noqa: B904 - it is the same error
 
-    def _execute_once(self, number: int, arguments: Mapping[str, Any], key: int | str) -> Outcome:
+    def _execute_once(self, core: EngineCore, number: int, arguments: Mapping[str, Any], key: int | str) -> Outcome:
         call, arguments = self._codec.execute(number, arguments, key)
         outcome = self._keys.find(key, call)
         if outcome is None:
-            outcome = self._core.execute(number, arguments)
+            outcome = core.execute(number, arguments)
             self._keys.add(key, call, outcome)
         return outcome
 
     def read(self, table: type, key: Any) -> dict[str, Any] | None:
         """One committed row as a dict, or None; a composite key is a tuple or a dict."""
-        layout = self._layout(table)
-        name, fields = layout.name, layout.key
-        if isinstance(key, dict):
-            key = tuple(key.get(field) for field in fields)
-        words = key if isinstance(key, tuple) else (key,)
-        if len(words) != len(fields):
-            raise InputError(f"{name}: the key is ({', '.join(fields)}), got {key!r}")
-        return self._look(lambda core: core.read(name, words))
+        try:
+            layout = self._layout(table)
+            name, fields = layout.name, layout.key
+            if isinstance(key, dict):
+                key = tuple(key.get(field) for field in fields)
+            words = key if isinstance(key, tuple) else (key,)
+            if len(words) != len(fields):
+                raise InputError(f"{name}: the key is ({', '.join(fields)}), got {shown(key)}")
+            return self._look(lambda core: core.read(name, words))
+        except TidegateError as error:
+            raise shortened(error)  # noqa: B904 - it is the same error
 
+    @briefly
     def scan(self, table: type | Stream | Window) -> pa.Table:
         """All committed rows of a table, sorted by key; the visible rows of a window; the waiting tuples of a stream.
 
@@ -232,11 +248,14 @@ class Engine:
         name = self._table(table)
         return self._look(lambda core: core.rows(name))
 
+    @briefly
     def take(self, stream: Stream) -> pa.Table:
         """Remove and return the tuples of an output stream (no transaction is on it), with the number of their `batch`.
 
         With a state folder, tuples are kept there until they are taken, also across restarts.
         """
+        if not isinstance(stream, Stream):
+            raise refusal("take", "a stream that tg.stream(...) declared", stream, InputError)
         with self._turn():
             number = self._stream(stream)
             flows = self._flows()
@@ -285,15 +304,20 @@ class Engine:
         with self._turn():
             return list(self._core.runner.model.log)
 
+    @briefly
     def best_punctuation(self, latency_ms: float | None = None) -> int | None:
         """The best number of events per batch, for throughput or within a latency; None before the first run.
 
         Args:
             latency_ms: how long a batch may take; None maximises throughput.
         """
+        positive = isinstance(latency_ms, int | float) and not isinstance(latency_ms, bool) and latency_ms > 0
+        if latency_ms is not None and not positive:
+            raise refusal("latency_ms", "a number of milliseconds above 0, or None", latency_ms, InputError)
         with self._turn():
             return self._core.runner.punctuation.best(None if latency_ms is None else latency_ms / 1e3)
 
+    @briefly
     def close(self) -> None:
         """End the worker threads, and release the state folder, so that another engine may open it.
 
@@ -326,14 +350,17 @@ class Engine:
             tables = self._core.tables
         if declared is None or declared.name not in tables:
             known = ", ".join(tables)
-            raise InputError(f"{table!r} is not a table of this program; its tables are: {known}")
+            raise InputError(f"{shown(table)} is not a table of this program; its tables are: {known}")
         return tables[declared.name].layout
 
     def _number(self, transaction: Transaction) -> int:
-        name = getattr(transaction, "__name__", None) or str(transaction)
-        number = self._numbers.get(name)
+        name = getattr(transaction, "__name__", None)
+        number = self._numbers.get(name) if isinstance(name, str) else None
         if number is not None and getattr(transaction, "on", None) is not None:
             raise InputError(f"{name!r} is started by its stream; feed that with run")
         if number is None:
-            raise InputError(f"{name!r} is not a transaction of this engine; they are: {', '.join(self._numbers)}")
+            raise InputError(
+                f"execute: {shown(transaction)} is not a transaction of this engine; they are: "
+                f"{', '.join(self._numbers)}"
+            )
         return number

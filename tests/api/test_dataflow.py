@@ -262,7 +262,7 @@ class TestRefusals:
             ({}, ("rows", "length")),
             ({"rows": 5, "time": "ts"}, ("either",)),
             ({"time": "ts"}, ("length",)),
-            ({"rows": 0}, ("positive",)),
+            ({"rows": 0}, ("at least 1",)),
             ({"rows": 5, "slide": 6}, ("slides by 6",)),
             ({"time": "amounts", "length": 5}, ("amounts", "account, amount, ts")),
         ],

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
+from tidegate.foundation.arguments import shown
+
 Row = TypeVar("Row")
 Finder = Callable[[type, Any], Any]
 Rememberer = Callable[[Any, int], Sequence[Any]]
@@ -23,6 +25,9 @@ class Abort(Exception):
     """Ends a transaction without effect. On the engine this is an outcome, not an exception."""
 
     def __init__(self, reason: str) -> None:
+        given: object = reason
+        if not isinstance(given, str):
+            raise TypeError(f"the reason of an abort: required a text, got {shown(reason)}")
         super().__init__(reason)
         self.reason = reason
 
@@ -46,11 +51,12 @@ def exists(row: Any, /) -> bool:
 
     The same as `row.exists`. Type checkers know this function, but not the attribute, because no table declares it.
     """
-    return bool(row.exists)
+    return _exists(row, "tg.exists")
 
 
 def delete(row: Any) -> None:
     """Delete a row: it no longer exists, and its fields read as their defaults again."""
+    _exists(row, "tg.delete")
     layout = getattr(type(row), "__tidegate_layout__", None)
     if layout is not None:
         for column in layout.value_columns:
@@ -59,12 +65,22 @@ def delete(row: Any) -> None:
     row.exists = False
 
 
+def _exists(row: Any, verb: str) -> bool:
+    """Whether a row exists; TypeError for anything that is no row."""
+    found = None if isinstance(row, type) else getattr(row, "exists", None)
+    if not isinstance(found, bool):
+        raise TypeError(f"{verb}: required a row, such as Account(1), got {shown(row)}")
+    return found
+
+
 def lookup(table: type[Row], key: Any) -> Row:
     """The row of a table whose key is known only inside the transaction: read from another row, or computed.
 
     Prefer row parameters where possible: their keys are known before the transaction runs, so more transactions can
     run in parallel. A composite key is a tuple. In plain Python, the test supplies the rows (`tidegate.testing.rows`).
     """
+    if "__tidegate_layout__" not in getattr(table, "__dict__", {}):
+        raise TypeError(f"tg.lookup: required a class declared with @tg.table first, got {shown(table)}")
     finder = _finder.get()
     if finder is None:
         raise LookupError(
@@ -88,12 +104,19 @@ def setting(variable: ContextVar[Any], value: Any) -> Iterator[None]:
 def looking_up(finder: Finder) -> AbstractContextManager[None]:
     """Inside this `with` block, `lookup` in plain functions gets its row objects from `finder(table, key)`.
 
-    >>> class Account: ...
+    >>> class Account:
+    ...     __tidegate_layout__ = ()  # as @tg.table makes it
     >>> with looking_up(lambda table, key: (table.__name__, key)):
     ...     lookup(Account, 7)
     ('Account', 7)
     """
-    return setting(_finder, finder)
+    return setting(_finder, _callable("looking_up", "finder(table, key)", finder))
+
+
+def _callable(what: str, required: str, given: Any) -> Any:
+    if not callable(given):
+        raise TypeError(f"{what}: required a function {required}, got {shown(given)}")
+    return given
 
 
 def history(row: Any, *, last: int) -> Sequence[Any]:
@@ -106,6 +129,8 @@ def history(row: Any, *, last: int) -> Sequence[Any]:
     the table must declare its time. States are kept for the longest `last` that the program uses for the table,
     counted back from the latest time of any state of the table.
     """
+    if getattr(type(row), "__tidegate_layout__", None) is None:
+        raise TypeError(f"tg.history: required a row, such as Account(1), got {shown(row)}")
     rememberer = _rememberer.get()
     if rememberer is None:
         raise LookupError(
@@ -118,8 +143,10 @@ def history(row: Any, *, last: int) -> Sequence[Any]:
 def remembering(rememberer: Rememberer) -> AbstractContextManager[None]:
     """Inside this `with` block, `history` in plain functions gets its states from `rememberer(row, last)`.
 
-    >>> with remembering(lambda row, last: [f"the state of {row} in the last {last}"]):
-    ...     history("row 1", last=60)
-    ['the state of row 1 in the last 60']
+    >>> class Account:
+    ...     __tidegate_layout__ = ()  # as @tg.table makes it
+    >>> with remembering(lambda row, last: [f"what it was in the last {last}"]):
+    ...     history(Account(), last=60)
+    ['what it was in the last 60']
     """
-    return setting(_rememberer, rememberer)
+    return setting(_rememberer, _callable("remembering", "rememberer(row, last)", rememberer))

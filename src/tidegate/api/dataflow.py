@@ -21,7 +21,10 @@ from dataclasses import dataclass
 from tidegate.api.stream import Stream
 from tidegate.api.transaction import ProgramPart, Transaction
 from tidegate.api.window import Window
+from tidegate.foundation.arguments import items, whole
+from tidegate.foundation.arguments import name as named
 from tidegate.foundation.errors import DefinitionError
+from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 
 
@@ -51,6 +54,7 @@ class Dataflow(ProgramPart):
         return f"<dataflow {self.name}: {', '.join(t.__name__ for t in self.transactions)}>"
 
 
+@briefly
 def dataflow(
     transactions: Sequence[Transaction],
     *,
@@ -68,7 +72,13 @@ def dataflow(
         name: its name in tools and states; by default that of its first border stream. It must be unique within an
             engine.
     """
-    return _Graph(list(transactions), [list(group) for group in nested]).declare(atomic_batch, name)
+    required = "a list of transactions that are on streams"
+    members = items("dataflow", transactions, required)
+    groups = items("dataflow: nested", nested, "a list of groups of transactions, such as [(validate, rank)]")
+    together = [items("dataflow: nested", group, "groups such as (validate, rank)") for group in groups]
+    if name is not None:
+        named("dataflow: name", name, "a text")
+    return _Graph(members, together).declare(atomic_batch, name)
 
 
 def draw(transactions: Iterable[object]) -> str:
@@ -268,5 +278,8 @@ class _Graph:
                         f"atomic_batch={atomic_batch!r} is not a field of the border stream {stream.name!r}; fields "
                         f"are: {', '.join(f.name for f in stream.layout.fields)}"
                     )
-        elif not isinstance(atomic_batch, int) or isinstance(atomic_batch, bool) or atomic_batch < 1:
-            raise self.refuse(f"atomic_batch is a positive count or the name of a field, got {atomic_batch!r}")
+        else:
+            try:
+                whole("atomic_batch", atomic_batch)
+            except DefinitionError as error:
+                raise self.refuse(f"{error}; or give the name of a field") from None

@@ -19,7 +19,9 @@ from typing import Any
 
 from tidegate.api.control import setting
 from tidegate.api.table import KINDS, layout_of
+from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import DefinitionError
+from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.flow import StreamField, StreamLayout
 
 Sink = Callable[["Stream", dict[str, Any]], None]
@@ -43,6 +45,7 @@ class Stream:
         return f"<stream {self.name}({fields})>"
 
 
+@briefly
 def stream(name: str, /, **fields: type) -> Stream:
     """Declare a stream.
 
@@ -55,7 +58,7 @@ def stream(name: str, /, **fields: type) -> Stream:
     """
     named: object = name  # annotations are not enforced: users may pass anything
     if not isinstance(named, str) or not named.isidentifier():
-        raise DefinitionError(f"a stream's name is an identifier, got {name!r}")
+        raise DefinitionError(f"a stream's name is an identifier, got {shown(name)}")
     if not fields:
         raise DefinitionError(f'stream {name!r} has no fields; write for example tg.stream("{name}", amount=int)')
     given: dict[str, Any] = dict(fields)
@@ -81,7 +84,7 @@ def emit(target: Stream, /, **fields: Any) -> None:
     Every field is given by name; a field that carries a key takes the key or the row itself.
     """
     if not isinstance(target, Stream):
-        raise TypeError(f"tg.emit takes a stream, got {target!r}")
+        raise TypeError(f"tg.emit takes a stream, got {shown(target)}")
     wanted = [field.name for field in target.layout.fields]
     if set(fields) != set(wanted):
         raise TypeError(f"stream {target.name!r} has the fields {', '.join(wanted)}; got {', '.join(fields) or 'none'}")
@@ -92,4 +95,6 @@ def emit(target: Stream, /, **fields: Any) -> None:
 
 def collecting(sink: Sink) -> AbstractContextManager[None]:
     """Inside this `with` block, `emit` in plain functions passes every tuple to `sink(stream, fields)`."""
+    if not callable(sink):
+        raise TypeError(f"collecting: required a function sink(stream, fields), got {shown(sink)}")
     return setting(_sink, sink)

@@ -26,8 +26,10 @@ from types import FrameType
 from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
 from tidegate.api.control import Abort
+from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
+from tidegate.foundation.tracebacks import shortened
 from tidegate.operations.layout import Column, Kind, TableLayout, Value, encodable
 
 Class = TypeVar("Class", bound=type)
@@ -54,17 +56,20 @@ def table(*, key: str | tuple[str, ...]) -> Callable[[Class], Class]:
     frame = sys._getframe(1)
     place = Place(frame.f_code.co_filename, frame.f_lineno)
     named: object = key  # annotations are not enforced: users may pass anything
-    if not named or not isinstance(named, str | tuple) or not all(isinstance(name, str) for name in named):
+    if not isinstance(named, str | tuple) or not named or not all(isinstance(name, str) for name in named):
         raise DefinitionError(
             place.describe(
-                f"table: key must name a field or be a tuple of field names, got {key!r}",
+                f"table: key must name a field or be a tuple of field names, got {shown(key)}",
                 'write for example @tg.table(key="id")',
             )
         )
     names = (key,) if isinstance(key, str) else tuple(key)
 
     def declare(declared: Class) -> Class:
-        layout = _layout(declared, names, place, frame)
+        try:
+            layout = _layout(declared, names, place, frame)
+        except DefinitionError as error:
+            raise shortened(error)  # noqa: B904 - it is the same error
         _make_rows(declared, layout)
         return declared
 
@@ -106,6 +111,9 @@ def _mismatch(column: Column, value: object, table_name: str) -> TypeError:
 
 
 def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType) -> TableLayout:
+    given: object = declared
+    if not isinstance(given, type):
+        raise DefinitionError(place.describe(f"table: @tg.table decorates a class, got {shown(given)}"))
     where = f"table {declared.__name__}"
     try:
         hints = get_type_hints(declared, localns=dict(frame.f_locals))
@@ -116,10 +124,10 @@ def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType
         at = _field_place(name, place)
         kind = KINDS.get(hint)
         if kind is None:
-            shown = getattr(hint, "__name__", str(hint))
+            called = getattr(hint, "__name__", str(hint))
             raise DefinitionError(
                 at.describe(
-                    f"{where}: field {name!r} has type {shown}, which a column cannot hold",
+                    f"{where}: field {name!r} has type {called}, which a column cannot hold",
                     "required: int (64 bit), float, bool or str",
                 )
             )

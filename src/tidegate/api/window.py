@@ -39,7 +39,9 @@ from typing import Any, cast
 
 from tidegate.api.control import Abort
 from tidegate.api.stream import Stream
-from tidegate.foundation.errors import DefinitionError
+from tidegate.foundation.arguments import items, name, shown, whole
+from tidegate.foundation.errors import DefinitionError, InputError
+from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.layout import Kind
 
 _INT_LIMIT = 2**63
@@ -58,6 +60,7 @@ class Window:
         return f"<window over {self.stream.name}, {extent}, slide={self.slide}>"
 
 
+@briefly
 def window(
     over: Stream,
     /,
@@ -78,19 +81,18 @@ def window(
             it also slides before it is full; by time it is cut at the multiples of `slide`.
     """
     if not isinstance(over, Stream):
-        raise DefinitionError(f"tg.window takes a stream first, got {over!r}")
+        raise DefinitionError(f"tg.window takes a stream first, got {shown(over)}")
     what = f"window over {over.name!r}"
     if (rows is None) == (time is None) or (time is None) != (length is None):
         raise DefinitionError(f"{what}: required: either rows=..., or time=... and length=...")
     size = rows if rows is not None else length
     slide = size if slide is None else slide
-    for value in (size, slide):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise DefinitionError(f"{what}: rows, length and slide are positive integers, got {value!r}")
-    assert size is not None and slide is not None
+    size = whole(f"{what}: {'rows' if rows is not None else 'length'}", size)
+    slide = whole(f"{what}: slide", slide)
     if slide > size:
         raise DefinitionError(f"{what}: it slides by {slide}, more than its {size}; rows would be lost unseen")
     if time is not None:
+        time = name(f"{what}: time", time, "the name of an int field of the stream")
         field = over.layout.field(time)
         if field is None or field.kind is not Kind.INT:
             raise DefinitionError(
@@ -111,7 +113,11 @@ class WindowRows(Sequence[Any]):
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]] = (), slid: bool = False) -> None:
-        self._rows = [SimpleNamespace(**row) for row in rows]
+        found = items("WindowRows", rows, 'a list of dicts such as [{"amount": 3}]', InputError)
+        for row in found:
+            if not isinstance(row, Mapping):
+                raise InputError(f'WindowRows: required rows that are dicts such as {{"amount": 3}}, got {shown(row)}')
+        self._rows = [SimpleNamespace(**row) for row in found]
         self.slid = slid
 
     def __len__(self) -> int:
@@ -124,6 +130,9 @@ class WindowRows(Sequence[Any]):
         return iter(self._rows)
 
     def _values(self, field: str) -> list[Any]:
+        for row in self._rows:
+            if not hasattr(row, field):
+                raise TypeError(f"the window has no field {field!r}; fields are: {', '.join(vars(row))}")
         return [getattr(row, field) for row in self._rows]
 
     def sum(self, field: str) -> int:

@@ -20,8 +20,10 @@ from tidegate.compiler.signatures import UNKNOWN, Signature, check_fields, read_
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.transactions import compile_transaction
 from tidegate.compiler.unit import Flowing
+from tidegate.foundation.arguments import flag, items, shown
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
+from tidegate.foundation.tracebacks import shortened
 from tidegate.operations.flow import WindowParameter
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import TransactionPlan, ValueParameter
@@ -63,7 +65,10 @@ def transaction(
     names = sys._getframe(1).f_locals
 
     def declare(declared: Callable[P, R]) -> Transaction[Callable[P, R]]:
-        return _declare(declared, compiled, names, _Declared(on, tuple(emits), time=time))
+        try:
+            return _declare(declared, compiled, names, _Declared(on, emits, time=time))
+        except DefinitionError as error:
+            raise shortened(error)  # noqa: B904 - it is the same error
 
     return declare if function is None else declare(function)
 
@@ -84,7 +89,10 @@ def trigger(
     names = sys._getframe(1).f_locals
 
     def declare(declared: Callable[P, R]) -> Transaction[Callable[P, R]]:
-        return _declare(declared, compiled, names, _Declared(on, tuple(emits), trigger=True, time=time))
+        try:
+            return _declare(declared, compiled, names, _Declared(on, emits, trigger=True, time=time))
+        except DefinitionError as error:
+            raise shortened(error)  # noqa: B904 - it is the same error
 
     return declare
 
@@ -94,19 +102,23 @@ class _Declared:
     """What the decorator was given."""
 
     on: Stream | Window | None = None
-    emits: tuple[Stream, ...] = ()
+    emits: Sequence[Stream] = ()
     trigger: bool = False
     time: str = ""
 
 
 def _declare(function: Callable[P, R], compiled: bool, names: Any, given: _Declared) -> Transaction[Callable[P, R]]:
     if not isinstance(function, types.FunctionType):
-        raise DefinitionError(f"@tg.transaction decorates a function, got {function!r}")
+        verb = "trigger" if given.trigger else "transaction"
+        raise DefinitionError(f"@tg.{verb} decorates a function, got {shown(function)}")
     place = Place(function.__code__.co_filename, _definition_line(function))
 
     def refuse(message: str, advice: str) -> NoReturn:
         raise DefinitionError(place.describe(f"transaction {function.__name__!r}: {message}", advice))
 
+    what = f"transaction {function.__name__!r}"
+    flag(f"{what}: compiled", compiled)
+    given = dataclasses.replace(given, emits=tuple(items(f"{what}: emits", given.emits, "a list of streams")))
     signature = read_parameters(function, place, names, streaming=given.on is not None)
     flowing = _flowing(signature, given, refuse)
     plan, outside = None, tuple[OutsideName, ...]()
@@ -123,22 +135,24 @@ def _declare(function: Callable[P, R], compiled: bool, names: Any, given: _Decla
         plan = _interpreted(function, place, signature.parameters, signature.result)
         plan = dataclasses.replace(plan, windows=flowing.windows, time=flowing.time)
     classes = signature.classes | {found.__name__: found for found in plan.lookup_classes}
-    return Transaction(function, plan, classes, given.on, given.emits, signature.windows, given.trigger, outside)
+    return Transaction(function, plan, classes, given.on, tuple(given.emits), signature.windows, given.trigger, outside)
 
 
 def _flowing(signature: Signature, given: _Declared, refuse: Callable[[str, str], NoReturn]) -> Flowing:
+    if not isinstance(given.time, str):
+        refuse(f"time is the name of an int parameter, got {shown(given.time)}", "")
     timed = [p for p in signature.parameters if p.name == given.time]
     if given.time and not (timed and isinstance(timed[0], ValueParameter) and timed[0].kind is Kind.INT):
         refuse(f"time={given.time!r} is not an int parameter of it", "name the parameter that carries its time")
     for stream in given.emits:
         if not isinstance(stream, Stream):
-            refuse(f"emits lists streams, got {stream!r}", "declare it with tg.stream(...)")
+            refuse(f"emits lists streams, got {shown(stream)}", "write emits=[...] with streams of tg.stream(...)")
     if given.on is None:
         if given.emits:
             refuse("it emits, but is not on a stream", "write @tg.transaction(on=..., emits=...)")
         return Flowing(time=given.time)
     if not isinstance(given.on, Stream | Window):
-        refuse(f"`on` is a stream, got {given.on!r}", "declare it with tg.stream(...)")
+        refuse(f"`on` is a stream, got {shown(given.on)}", "declare it with tg.stream(...)")
     if isinstance(given.on, Window) and not given.trigger:
         refuse("a transaction is on a stream, not on a window", "write @tg.trigger(on=...)")
     check_fields(signature, given.on, refuse)

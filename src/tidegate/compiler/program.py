@@ -37,6 +37,7 @@ from tidegate.compiler.flows import FlowWriter
 from tidegate.compiler.graphs import lay_out
 from tidegate.compiler.operate import OperateWriter, list_operations, passed_column
 from tidegate.compiler.stages import find_stages
+from tidegate.foundation.arguments import items, shown
 from tidegate.foundation.errors import DefinitionError, TidegateWarning
 from tidegate.operations.arrays import ArraySpec, program_arrays
 from tidegate.operations.flow import FlowsPlan, event_name
@@ -57,13 +58,15 @@ def members_of(transactions: Sequence[ProgramPart] | ProgramPart) -> list[Transa
     """The transactions of a program, those of its dataflow graphs among them."""
     if isinstance(transactions, ProgramPart):
         transactions = [transactions]
+    transactions = items("transactions", transactions, "a list of functions declared with @tg.transaction")
     if not transactions:
         raise DefinitionError("a program needs at least one transaction, got an empty list")
     members: list[Transaction] = []
     for part in transactions:
         if not isinstance(part, Transaction | Dataflow):
             raise DefinitionError(
-                f"a program is a list of functions declared with @tg.transaction, got {part!r}; decorate the function"
+                f"a program is a list of functions declared with @tg.transaction, got {shown(part)}; decorate the "
+                "function"
             )
         if isinstance(part, Transaction) and part.on is not None:
             raise DefinitionError(

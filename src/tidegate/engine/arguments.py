@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.engine.intake import arrow_type
+from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Kind, TableLayout
 from tidegate.operations.plan import Parameter, RowParameter, TransactionPlan
@@ -26,7 +27,7 @@ def argument_columns(plan: TransactionPlan, arguments: Mapping[str, Any]) -> dic
             columns[parameter.name] = _column_of_one(value, parameter)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError, KeyError) as error:
             raise InputError(
-                f"transaction {plan.name!r}: argument {parameter.name!r} does not fit: got {value!r} ({error})"
+                f"transaction {plan.name!r}: argument {parameter.name!r} does not fit: got {shown(value)} ({error})"
             ) from error
     return columns
 
@@ -43,10 +44,12 @@ def key_columns(layout: TableLayout, key: tuple[Any, ...]) -> list[pa.Array]:
         return parts
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
         expected = ", ".join(f"{k.name}: {k.kind.value}" for k in layout.key_columns)
-        raise InputError(f"{layout.name}: the key is ({expected}), got {key!r} ({error})") from error
+        raise InputError(f"{layout.name}: the key is ({expected}), got {shown(key)} ({error})") from error
 
 
 def _column_of_one(value: Any, parameter: Parameter) -> pa.Array:
+    if parameter.many and isinstance(value, str | bytes):
+        raise TypeError("required a list")
     values = list(value) if parameter.many and value is not None else [value]
     if isinstance(parameter, RowParameter):
         keys = parameter.table.key_columns

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from tidegate.foundation.arguments import shown, whole
 from tidegate.foundation.errors import DefinitionError
 
 Exploration = Literal["bfs", "dfs", "ns"]
@@ -30,8 +31,8 @@ NAMES = ("adaptive", "serial", *BASELINES)
 
 
 def _require(what: str, found: object, allowed: tuple[str, ...]) -> None:
-    if found not in allowed:
-        raise DefinitionError(f"{what} must be one of {', '.join(allowed)}, got {found!r}")
+    if not isinstance(found, str) or found not in allowed:
+        raise DefinitionError(f"{what} must be one of {', '.join(allowed)}, got {shown(found)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,7 @@ class Partitioned:
     partitions: int = 16
 
     def __post_init__(self) -> None:
-        if not 1 <= self.partitions <= PARTITIONS_MAX:
-            raise DefinitionError(
-                f"Partitioned: partitions must be a number from 1 to {PARTITIONS_MAX}, got {self.partitions!r}"
-            )
+        whole("Partitioned: partitions", self.partitions, most=PARTITIONS_MAX)
 
     def __str__(self) -> str:
         return f"partitioned/{self.partitions}"
@@ -120,7 +118,7 @@ DECISIONS: tuple[Decision, ...] = tuple(
 
 def check_strategy(strategy: object, lasting: bool = False) -> None:
     """Raise DefinitionError unless this is a strategy; `lasting` (durable) state refuses one that gives wrong rows."""
-    if lasting and strategy == "unsafe-nolock":
+    if lasting and isinstance(strategy, str) and strategy == "unsafe-nolock":
         raise DefinitionError(
             "strategy: 'unsafe-nolock' gives wrong rows by design, and they would be kept; required for state that "
             "lasts: any other strategy. To see what coordination costs, measure it with a tg.Engine in memory"
@@ -129,5 +127,6 @@ def check_strategy(strategy: object, lasting: bool = False) -> None:
         return
     if not isinstance(strategy, str) or strategy not in NAMES:
         raise DefinitionError(
-            f"strategy: got {strategy!r}, required one of {', '.join(NAMES)}, or tg.Decision(exploration, unit, abort)"
+            f"strategy: got {shown(strategy)}, required one of {', '.join(NAMES)}, or "
+            "tg.Decision(exploration, unit, abort)"
         )

@@ -10,19 +10,23 @@ import pyarrow as pa
 
 from tidegate.api.transaction import Transaction
 from tidegate.embedding import Engine
+from tidegate.foundation.arguments import items
+from tidegate.foundation.arrow_tables import RowData, as_table
+from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.decision import DECISIONS, Strategy
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, Outcome
-from tidegate.testing.plain import PlainProgram
+from tidegate.testing.plain import PlainProgram, loaded
 
 STRATEGIES: tuple[Strategy, ...] = ("serial", "adaptive", "lock", "mvlk", "partitioned", "chains", *DECISIONS)
 """Every strategy that promises the answers of the plain functions."""
 
 
+@briefly
 def assert_same_as_plain(
     transactions: Sequence[Transaction],
-    batches: Sequence[pa.Table],
+    batches: Sequence[RowData],
     *,
-    initial: Mapping[type, pa.Table] | None = None,
+    initial: Mapping[type, RowData] | None = None,
     order_by: str | None = None,
     strategies: Sequence[Strategy] = STRATEGIES,
     workers: int = 2,
@@ -31,23 +35,24 @@ def assert_same_as_plain(
 
     Args:
         transactions: the program.
-        batches: tables of events, run one after the other.
+        batches: tables of events (Arrow, pandas or lists of dicts), run one after the other.
         initial: rows to load first, by table.
         order_by: the column that orders the events of a batch.
         strategies: which strategies to compare; by default all that are exact.
         workers: how many threads run transactions.
     """
-    tables = {name: found for t in transactions for name, found in t.classes.items()}
-    for strategy in strategies:
-        plain = PlainProgram(transactions, initial)
+    first = loaded(initial)
+    given = [as_table("batches", batch) for batch in items("batches", batches, "a list of tables of events")]
+    for strategy in items("strategies", strategies, "a list of strategies"):
+        plain = PlainProgram(transactions, first)
         engine = Engine(transactions, strategy=strategy, workers=workers)
-        for table, rows in (initial or {}).items():
+        for table, rows in first.items():
             engine.load(table, rows)
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(given):
             expected = plain.run(batch, order_by)
             got = engine.run(batch, order_by)
             _compare_outcomes(f"strategy {strategy}, batch {number}", batch, expected, _outcomes(got, batch))
-            for table in tables.values():
+            for table in plain.classes.values():
                 _compare_rows(f"strategy {strategy}, after batch {number}", table, plain, engine)
 
 

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.table import layout_of
+from tidegate.foundation.arguments import INT_MAX, items, whole
+from tidegate.foundation.errors import InputError
 from tidegate.testing.plain import absent
 
 Row = TypeVar("Row")
@@ -35,8 +37,10 @@ class Rows:
             if place in self._rows:
                 raise ValueError(f"rows: two rows have the key of {row!r}; a key has one row")
             self._rows[place] = row
-        self._states = [_state(*_pair(entry)) for entry in history]
-        self._now = max((state.time for _, state in self._states), default=0) if now is None else now
+        pairs = items("rows: history", history, "pairs of a time and a row, such as (5, Account(1, 80))", InputError)
+        self._states = [_state(*_pair(entry)) for entry in pairs]
+        latest = max((state.time for _, state in self._states), default=0)
+        self._now = latest if now is None else whole("rows: now", now, least=-INT_MAX, error=InputError)
 
     def find(self, table: type[Row], key: Any) -> Row:
         """The row of a table with this key, as `tg.lookup` finds it; a composite key is a tuple."""

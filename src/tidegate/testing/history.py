@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
 
+from tidegate.foundation.arguments import items, refusal, whole
+from tidegate.foundation.errors import InputError
 from tidegate.operations.outcomes import Step
 
 
@@ -60,7 +62,14 @@ def check_history(dataflow: Graph, steps: Sequence[Step], *, first_batch: int = 
             if they lie between the members of a nested group.
         first_batch: the number of the first round, for a history that does not begin with the graph's first one.
     """
-    return list(_History(dataflow, steps, first_batch).violations())
+    if not all(hasattr(dataflow, name) for name in ("name", "transactions", "groups", "edges")):
+        raise refusal("check_history", "a tg.dataflow(...) first", dataflow, InputError)
+    found = items("check_history", steps, "the steps of a history, such as engine.history", InputError)
+    for step in found:
+        if not isinstance(step, Step):
+            raise refusal("check_history", "steps of a history, such as those of engine.history", step, InputError)
+    whole("check_history: first_batch", first_batch, least=0, error=InputError)
+    return list(_History(dataflow, found, first_batch).violations())
 
 
 class _History:

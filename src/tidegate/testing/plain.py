@@ -16,6 +16,9 @@ from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.outside import require_unchanged
 from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
+from tidegate.foundation.arguments import items, refusal, shown
+from tidegate.foundation.arrow_tables import RowData, as_table
+from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Kind, TableLayout, encodable
 from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome
 from tidegate.operations.plan import RowParameter, TransactionPlan
@@ -50,7 +53,11 @@ class _Refused(Exception):
 class PlainProgram:
     """Tables as dicts of row objects, and transactions as calls."""
 
-    def __init__(self, transactions: Sequence[Transaction], initial: Mapping[type, pa.Table] | None = None) -> None:
+    def __init__(self, transactions: Sequence[Transaction], initial: Mapping[type, RowData] | None = None) -> None:
+        required = "a list of functions declared with @tg.transaction"
+        for found in items("transactions", transactions, required):
+            if not isinstance(found, Transaction):
+                raise refusal("transactions", "functions declared with @tg.transaction", found)
         require_unchanged(outside for transaction in transactions for outside in transaction.outside)
         self._transactions = {transaction.__name__: transaction for transaction in transactions}
         self._parameters = {
@@ -59,21 +66,23 @@ class PlainProgram:
         self._touched: dict[tuple[str, Key], Any] = {}
         """The row objects that the running transaction works on, by table and key."""
         self._now = 0
-        self._classes = {name: found for t in transactions for name, found in t.classes.items()}
-        self._rows: dict[str, dict[Key, Any]] = {name: {} for name in self._classes}
+        self.classes: dict[str, type] = {name: found for t in transactions for name, found in t.classes.items()}
+        self._rows: dict[str, dict[Key, Any]] = {name: {} for name in self.classes}
         self._states: dict[str, list[tuple[Key, Any]]] = {}
         self._keeps: dict[str, int] = {}
         for transaction in transactions:
             for layout, last in transaction.plan.histories:
                 self._keeps[layout.name] = max(last, self._keeps.get(layout.name, 0))
-        for table, rows in (initial or {}).items():
+        for table, rows in loaded(initial).items():
             layout = _layout(table)
+            if layout.name not in self.classes:
+                raise refusal("initial", f"tables of the program, {', '.join(self.classes)}", table, InputError)
             for values in rows.to_pylist():
-                self._rows[layout.name][tuple(values[key] for key in layout.key)] = self._classes[layout.name](**values)
+                self._rows[layout.name][tuple(values[key] for key in layout.key)] = self.classes[layout.name](**values)
 
-    def run(self, events: pa.Table, order_by: str | None = None) -> list[Outcome]:
+    def run(self, events: RowData, order_by: str | None = None) -> list[Outcome]:
         """The outcome of each event, in the order of the table."""
-        rows = events.to_pylist()
+        rows = as_table("events", events).to_pylist()
         outcomes: list[Outcome | None] = [None] * len(rows)
         numbers = list(range(len(rows)))
         if order_by is not None:
@@ -90,6 +99,9 @@ class PlainProgram:
 
     def execute(self, event: Mapping[str, Any]) -> Outcome:
         """Run one event."""
+        given: object = event
+        if not isinstance(given, Mapping):
+            raise refusal("execute", 'an event such as {"dst": 1, "amount": 5}', given, InputError)
         with looking_up(self._looked_up), remembering(self._remembered):
             return self._execute(event)
 
@@ -120,7 +132,7 @@ class PlainProgram:
             return
         fields = [column.name for column in _layout(type(row)).value_columns]
         before = self._rows[table].get(key)
-        old = self._classes[table](*key, exists=False) if before is None else before
+        old = self.classes[table](*key, exists=False) if before is None else before
         if old.exists == row.exists and all(_equal(getattr(old, f), getattr(row, f)) for f in fields):
             return
         values = {field: getattr(row, field) for field in fields}
@@ -192,7 +204,15 @@ class PlainProgram:
         return self._touched[place]
 
     def _absent(self, layout: TableLayout, key: Key) -> Any:
-        return self._classes[layout.name](**dict(zip(layout.key, key, strict=True)), exists=False)
+        return self.classes[layout.name](**dict(zip(layout.key, key, strict=True)), exists=False)
+
+
+def loaded(initial: Mapping[type, RowData] | None) -> dict[type, pa.Table]:
+    """The rows of `initial` as Arrow tables."""
+    given: object = {} if initial is None else initial
+    if not isinstance(given, Mapping):
+        raise refusal("initial", "rows by table, such as {Account: rows}", given, InputError)
+    return {table: as_table(f"initial rows of {_layout(table).name}", rows) for table, rows in given.items()}
 
 
 def _copied(row: Any) -> Any:
@@ -209,7 +229,7 @@ def _equal(one: Any, other: Any) -> bool:
 def _layout(table: type) -> TableLayout:
     layout = layout_of(table)
     if layout is None:
-        raise TypeError(f"{table!r} is not a table; declare it with @tg.table")
+        raise TypeError(f"{shown(table)} is not a table; declare it with @tg.table")
     return layout
 
 

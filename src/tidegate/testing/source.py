@@ -24,7 +24,12 @@ from tidegate.durability.ownership import process_token
 from tidegate.durability.served import stream_applicant
 from tidegate.durability.version_info import Owner
 from tidegate.durability.versioned import Late, VersionedEngine
+from tidegate.foundation.arguments import items as elements
+from tidegate.foundation.arguments import path, refusal
+from tidegate.foundation.arrow_tables import RowData, as_table
+from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import Bytes, Storage, open_storage
+from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.plan import Program
 
 QUERY = "test-source"
@@ -44,15 +49,15 @@ CRASH_BEFORE_COMMIT = Crash.BEFORE_COMMIT
 class EventSource:
     """Batches of events; crash markers follow the batch that the crash hits."""
 
-    def __init__(self, items: Iterable[pa.Table | Crash]) -> None:
+    def __init__(self, items: Iterable[RowData | Crash]) -> None:
         self._batches: list[tuple[pa.Table, list[Crash]]] = []
-        for item in items:
+        for item in elements("EventSource", items, "a list of tables of events, and CRASH markers", InputError):
             if isinstance(item, Crash):
                 if not self._batches:
                     raise ValueError("a crash marker stands behind the batch that it hits; got one before any batch")
                 self._batches[-1][1].append(item)
             else:
-                self._batches.append((item, []))
+                self._batches.append((as_table("EventSource", item), []))
 
     def __iter__(self) -> Iterator[tuple[int, pa.Table, list[Crash]]]:
         """Each batch with its number and the crashes that hit it."""
@@ -72,6 +77,7 @@ class SourceRun:
         return self.engine.core.rows(table.__name__)
 
 
+@briefly
 def run_source(
     transactions: Sequence[Transaction],
     source: EventSource,
@@ -82,8 +88,10 @@ def run_source(
 ) -> SourceRun:
     """Run a source's batches over a state folder, with a crash and a restart at every crash marker."""
     program = build_program(transactions)
+    if not isinstance(source, EventSource):
+        raise refusal("run_source", "an EventSource([...])", source, InputError)
     owner = Owner(QUERY, "tidegate.testing", process_token())
-    storage = open_storage(os.fspath(state))
+    storage = open_storage(path("run_source: state", state))
     engine = VersionedEngine(program, storage)
     outcomes = []
 
