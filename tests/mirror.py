@@ -46,6 +46,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "engine/graphs/test_steps.py": ("compiler/flow_traces.py",),
     "engine/test_stages.py": ("compiler/stages.py",),
+    "engine/test_expiry.py": ("compiler/clock.py",),
     "engine/graphs/test_outputs.py": ("engine/graphs/store.py", "engine/state/streams.py"),
     "engine/graphs/test_history.py": ("engine/state/history.py",),
     "engine/kernels/test_windows.py": ("engine/state/windows.py",),
@@ -78,6 +79,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "engine/kernels/index.py",
         "engine/kernels/strings.py",
     ),
+    "engine/state/test_deadlines.py": ("engine/kernels/deadlines.py",),
     "engine/planning/test_builder.py": ("engine/kernels/graph.py",),
     "engine/adaptation/test_sampling.py": ("engine/kernels/neighbours.py",),
     # Engines on a directory, and states: their parts are crashed, damaged and reopened together.

@@ -47,7 +47,7 @@ ENGINE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("state",),
     ("intake",),
     ("arguments", "arrival", "batch", "loading"),
-    ("arrays", "inputs", "generated"),
+    ("arrays", "inputs", "generated", "expiry"),
     ("interpreter", "planning", "adaptation"),
     ("execution",),
     ("graphs", "single"),

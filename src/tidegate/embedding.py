@@ -28,7 +28,6 @@ from tidegate.durability.commands import Codec
 from tidegate.durability.logged import LoggedEngine, Recovery, Scheduling
 from tidegate.durability.once_keys import OnceKeys
 from tidegate.durability.versions import check_keep_versions
-from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.report import BatchReport
@@ -180,8 +179,9 @@ class Engine:
         if self._kept is not None and not self._closed:
             return self._kept.run(events, order_by)
         with self._turn():
-            core, arrival = self._core, arrange(events, order_by)
-            return core.run(events, arrival.order, arrival.refused).outcomes
+            core = self._core
+            arrival = core.arrange(events, order_by)
+            return core.run(events, arrival.order, arrival.refused, arrival.times).outcomes
 
     def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict.

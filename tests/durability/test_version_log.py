@@ -49,12 +49,12 @@ from ..truth.comparison import (
 )
 from ..truth.graph_comparison import events_schema
 from ..truth.oracle import Oracle
-from ..truth.random_events import Case, random_case
+from ..truth.random_events import Case, Size, random_case
 from ..truth.random_graphs import GraphCase, random_graph_case
 from ..truth.running import FIRST_SOAK_SEED, Record, chunks, name_of
 from ..truth.stand_in import declared, model_of
 
-PROGRAMS, GRAPHS = 60, 40
+PROGRAMS, EXPIRING, GRAPHS = 60, 30, 40
 SOAK_PROGRAMS, SOAK_GRAPHS = 3_000, 2_000
 
 
@@ -238,10 +238,10 @@ def compare_records(first: Lives, second: Lives) -> None:
                 raise Mismatch(f"record {name} of version {version}: {found}")
 
 
-def run_programs(seeds: range) -> None:
+def run_programs(seeds: range, size: Size = "usual") -> None:
     kept: set[Log] = set()
     for seed in seeds:
-        case = random_case(Choices(seed))
+        case = random_case(Choices(seed), size)
         try:
             with uncompiled():
                 kept |= check_program(case, seed)
@@ -267,6 +267,12 @@ def run_graphs(seeds: range) -> None:
 @pytest.mark.parametrize("seeds", chunks(0, PROGRAMS, 20), ids=name_of)
 def test_programs_are_the_same_whatever_their_versions_keep(seeds: range, record_property: Record) -> None:
     run_programs(seeds)
+    record_property("compared programs whose versions keep events", len(seeds))
+
+
+@pytest.mark.parametrize("seeds", chunks(0, EXPIRING, 15), ids=name_of)
+def test_so_are_programs_with_rows_that_expire(seeds: range, record_property: Record) -> None:
+    run_programs(seeds, "expiring")
     record_property("compared programs whose versions keep events", len(seeds))
 
 

@@ -196,6 +196,35 @@ def test_initial_rows_fill_a_table_once(spark: SparkSession, tmp_path: Path) -> 
     assert balances(spark, tmp_path / "state") == {1: 200, 2: 800}
 
 
+@pytest.mark.parametrize("log", ["changes", "commands"])
+def test_rows_expire_by_event_time_whatever_a_version_keeps(spark: SparkSession, tmp_path: Path, log: Any) -> None:
+    @tg.table(key="id", ttl=10, by="seen")
+    class Session:
+        id: int
+        seen: int = 0
+        hits: int = 0
+
+    @tg.transaction
+    def visit(session: Session, ts: int) -> int:
+        session.seen = ts
+        session.hits += 1
+        return session.hits
+
+    rows = [[(1, 5), (2, 14), (1, 15)], [(1, 26), (2, 27)], [(3, 30), (2, 12)]]
+    with pytest.raises(tg.InputError, match="rows of Session expire by 'seen'"):
+        transact(spark.createDataFrame(rows[0], "session long, ts long"), [visit], state=tmp_path / "no")
+    results = []
+    for batch in rows:  # each by a query of its own: the clock is that of the state
+        events = spark.createDataFrame(batch, "session long, ts long")
+        outcomes = transact(events, [visit], state=tmp_path / "state", order_by="ts", log=log)
+        results += [row.result for row in outcomes.orderBy("ts").collect()]
+    assert results == [1, 1, 2, 1, 1, 2, 1]
+    left = [tuple(row) for row in read_state(spark, tmp_path / "state", Session).orderBy("id").collect()]
+    assert left == [(1, 26, 1), (3, 30, 1)], "a late visit let a session look old"
+    first = read_state(spark, tmp_path / "state", Session, version=1).orderBy("id").collect()
+    assert [row.id for row in first] == [1, 2]
+
+
 def test_a_second_query_on_one_state_is_refused_by_a_message_that_names_the_owner(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,8 @@ def check(case: Case, module: Any, configuration: Configuration, expected: Expec
             shared += configuration.strategy == "adaptive" and engine.last_batch.workers > 1
         else:
             ordered, outcomes = in_order(batch, wanted)
+            if configuration.batching == "execute" and case.by_order:
+                return 0  # a call has no order_by, and so no time
             if configuration.batching == "execute":
                 _execute_each(engine, module, program, ordered, outcomes)
             else:
@@ -190,7 +192,8 @@ def _run_cuts(engine: Any, case: Case, events: list[Event], wanted: list[Outcome
     start = 0
     while start < len(events):
         stop = start + 1 + choices.below(len(events) - start)
-        _run(engine, case, Batch(events[start:stop], None), wanted[start:stop], choices)
+        order_by = "ts" if case.by_order else None
+        _run(engine, case, Batch(events[start:stop], order_by), wanted[start:stop], choices)
         start = stop
 
 

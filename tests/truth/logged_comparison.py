@@ -158,7 +158,8 @@ class _Programs:
         while start < len(events):
             stop = start + 1 + self.choices.below(min(6, len(events) - start))
             if self.choices.chance(50):
-                self.run(Batch(events[start:stop], None), self.oracle.run(events[start:stop]))
+                order_by = batch.order_by if self.case.by_order else None
+                self.run(Batch(events[start:stop], order_by), self.oracle.run(events[start:stop], order_by))
             else:
                 for event in events[start:stop]:
                     self.execute(event)

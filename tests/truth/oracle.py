@@ -9,6 +9,9 @@ tidegate` yields the small stand-in below, so the decorators, the rows, `require
     it returned:   put the rows back, or remove those that no longer exist
     it raised:     forget the rows; the reason is the abort's text or the exception's class name
 
+The clock is the highest time of an event that ran. A row that has expired by it is taken for absent wherever rows are
+taken out or listed; nothing ever removes it.
+
 Invariant: the dicts change only after the function has returned and its result has been checked,
 so an abort needs no undo. What it does not do: speed, Arrow, batches kept on disk, late events.
 """
@@ -42,6 +45,8 @@ class Row:
     _fields: dict[str, type]
     _defaults: dict[str, Any]
     _key: tuple[str, ...]
+    _ttl: int | float | None
+    _by: str
 
     def __init__(self, key: Key, values: dict[str, Any] | None) -> None:
         self.__dict__.update(self._defaults if values is None else values)
@@ -99,7 +104,7 @@ def delete(row: Row) -> None:
     row.__dict__["exists"] = False
 
 
-def table(*, key: str | tuple[str, ...]) -> Callable[[type], type]:
+def table(*, key: str | tuple[str, ...], ttl: int | float | None = None, by: str = "") -> Callable[[type], type]:
     names = (key,) if isinstance(key, str) else tuple(key)
 
     def declare(cls: type) -> type:
@@ -107,7 +112,8 @@ def table(*, key: str | tuple[str, ...]) -> Callable[[type], type]:
         defaults = {
             name: stored(getattr(cls, name, ZEROS[kind]), kind) for name, kind in hints.items() if name not in names
         }
-        return type(cls.__name__, (Row,), {"_fields": hints, "_defaults": defaults, "_key": names})
+        body = {"_fields": hints, "_defaults": defaults, "_key": names, "_ttl": ttl, "_by": by}
+        return type(cls.__name__, (Row,), body)
 
     return declare
 
@@ -120,18 +126,23 @@ class Transaction:
     function: Callable[..., Any]
     parameters: tuple[tuple[str, type, bool], ...]
     returns: Any
+    time: str
 
 
-def transaction(function: Callable[..., Any] | None = None, *, compiled: bool = True) -> Any:
+def transaction(function: Callable[..., Any] | None = None, *, compiled: bool = True, time: str = "") -> Any:
     if function is None:
-        return lambda given: transaction(given, compiled=compiled)
+        return lambda given: declared(given, time)
+    return declared(function, time)
+
+
+def declared(function: Callable[..., Any], time: str) -> Transaction:
     hints = inspect.get_annotations(function, eval_str=True)
     parameters = []
     for name in inspect.signature(function).parameters:
         kind = hints[name]
         is_list = typing.get_origin(kind) is list
         parameters.append((name, typing.get_args(kind)[0] if is_list else kind, is_list))
-    return Transaction(function.__name__, function, tuple(parameters), without_none(hints.get("return")))
+    return Transaction(function.__name__, function, tuple(parameters), without_none(hints.get("return")), time)
 
 
 def without_none(kind: Any) -> Any:
@@ -182,6 +193,7 @@ class Oracle:
                 if issubclass(kind, Row):
                     self.tables[kind.__name__] = kind
         self.state: dict[str, dict[Key, dict[str, Any]]] = {name: {} for name in self.tables}
+        self.clock: int | float | None = None
 
     def load(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         kind = self.tables[name]
@@ -192,7 +204,8 @@ class Oracle:
 
     def scan(self, name: str) -> list[dict[str, Any]]:
         """The table's rows sorted by key, each with its fields in declared order."""
-        kind, rows = self.tables[name], self.state[name]
+        kind = self.tables[name]
+        rows = {key: row for key, row in self.state[name].items() if not self._expired(kind, key, row)}
         return [
             {field: {**rows[key], **dict(zip(kind._key, key, strict=True))}[field] for field in kind._fields}
             for key in sorted(rows)
@@ -212,13 +225,25 @@ class Oracle:
                 key=lambda position: events[position][order_by],
             )
         for position in positions:
-            outcomes[position] = self.execute(events[position])
+            outcomes[position] = self.execute(events[position], order_by)
         return [outcomes[position] for position in range(len(events))]
 
-    def execute(self, event: Mapping[str, Any]) -> Outcome:
+    def execute(self, event: Mapping[str, Any], order_by: str | None = None) -> Outcome:
         """One event: bad input, an abort, an exception or a commit, each as an outcome."""
         faults = self._faults(event)
-        return Outcome(False, faults[0], None, faults) if faults else self._call(self._named(event), event)
+        if faults:
+            return Outcome(False, faults[0], None, faults)
+        time = self._named(event).time or order_by
+        if time is not None and not isinstance(event[time], str):
+            self.clock = event[time] if self.clock is None else max(self.clock, event[time])
+        return self._call(self._named(event), event)
+
+    def _expired(self, kind: type[Row], key: Key, values: Mapping[str, Any]) -> bool:
+        if kind._ttl is None or self.clock is None:
+            return False
+        time = {**values, **dict(zip(kind._key, key, strict=True))}[kind._by]
+        number = kind._fields[kind._by]
+        return bool(time < number(self.clock) - number(kind._ttl))
 
     def _named(self, event: Mapping[str, Any]) -> Transaction:
         if "transaction" in event:
@@ -264,6 +289,8 @@ class Oracle:
         name = kind.__name__
         if (name, key) not in rows:
             found = self.state[name].get(key)
+            if found is not None and self._expired(kind, key, found):
+                found = None
             rows[name, key] = kind(key, found and {field: fresh(value) for field, value in found.items()})
         return rows[name, key]
 

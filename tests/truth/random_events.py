@@ -10,13 +10,15 @@ names, a null where the order is read from.
     usual    batches of up to 40 events, rarely 100: most of what can go wrong does so among few
     large    batches of hundreds, several in a row, mostly over many keys and without extreme values: where it pays
              to share the work, so that the adaptive strategy does
+    expiring, small expiring    the same as usual and small, with rows that expire, if a table has a field for it
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .choices import Choices
@@ -46,7 +48,7 @@ EDGES: dict[str, list[Any]] = {
     "str": ["a\0b", "\U0001f600", " ", "\U0001f600a\u0301", "\uffff", "7"],
 }
 Event = dict[str, Any]
-Size = Literal["small", "usual", "large"]
+Size = Literal["small", "usual", "large", "expiring", "small expiring"]
 
 
 @dataclass(frozen=True)
@@ -60,19 +62,23 @@ class Batch:
 
 @dataclass
 class Case:
-    """One comparison: a program and batches. `order` is the kind of the column `ts`, if there is one."""
+    """One comparison: a program and batches. `order` is the kind of the column `ts`, if there is one.
+
+    If rows expire and transactions do not declare their time, the time is `by_order`.
+    """
 
     program: Program
     batches: list[Batch] = field(default_factory=list)
     has_transaction_column: bool = True
     order: str | None = None
+    by_order: bool = False
     size: Size = "usual"
     drawn: Sequence[int] = ()
 
 
 def random_case(choices: Choices, size: Size = "usual") -> Case:
     large = size == "large"
-    program = random_program(choices, small=size == "small", calm=large)
+    program = random_program(choices, small=size.startswith("small"), calm=large)
     case = Case(program, size=size)
     single = len(program.transactions) == 1
     case.has_transaction_column = not (single and choices.chance(50))
@@ -88,8 +94,41 @@ def random_case(choices: Choices, size: Size = "usual") -> Case:
         count = choices.weighted([(1, 100), (2, 200), (2, 300)] if large else sizes)
         events = [_event(choices, case, pools) for _ in range(count)]
         case.batches.append(Batch(events, "ts" if case.order else None, loads))
+    if size.endswith("expiring"):
+        _let_rows_expire(choices, case)
     case.drawn = choices.drawn
     return case
+
+
+def _let_rows_expire(choices: Choices, case: Case) -> None:
+    """Give tables a time to live, by fields of one kind, and events a time: a parameter, or the order."""
+    program = case.program
+    kind = choices.weighted([(3, "int"), (1, "float")])
+    expiring = [table for table in program.tables if table.readable(kind)]
+    if not expiring:
+        return
+    for number, table in enumerate(expiring):
+        if number == 0 or choices.chance(70):
+            ttl, by = choices.pick([5, 1, 20, 60]), choices.pick(table.readable(kind))
+            head = f"\nclass {table.name}:\n"
+            program.source = program.source.replace(f"){head}", f", ttl={ttl}, by={by!r}){head}")
+    declared = choices.chance(60)
+    case.order, case.by_order = (None, False) if declared else (kind, True)
+    if declared:
+        time = ColumnSpec("ts", is_key=False, is_list=False, kinds=(("", "int"),))
+        program.source = program.source.replace("@tg.transaction\n", '@tg.transaction(time="ts")\n')
+        program.source = re.sub(r"( *def transaction_\d+\()", r"\1ts: int, ", program.source)
+        program.transactions[:] = [
+            replace(spec, parameters=((time, None), *spec.parameters)) for spec in program.transactions
+        ]
+        program.columns.append(time)
+    now = choices.between(-5, 40)
+    for place, batch in enumerate(case.batches):
+        for event in batch.events:
+            now += choices.weighted([(6, 0), (4, 1), (2, 3), (1, 12)])
+            late = choices.weighted([(8, 0), (2, 4), (1, 30)])
+            event["ts"] = None if choices.chance(1) else now - late if kind == "int" or declared else (now - late) / 4
+        case.batches[place] = replace(batch, order_by=None if declared else "ts")
 
 
 def _value(choices: Choices, kind: str, wild: int) -> Any:

@@ -67,7 +67,8 @@ class Program:
 
     @property
     def interpreted(self) -> str:
-        return self.source.replace("@tg.transaction\n", "@tg.transaction(compiled=False)\n")
+        text = self.source.replace("@tg.transaction\n", "@tg.transaction(compiled=False)\n")
+        return text.replace('@tg.transaction(time="ts")', '@tg.transaction(compiled=False, time="ts")')
 
 
 def random_program(choices: Choices, small: bool = False, calm: bool = False) -> Program:

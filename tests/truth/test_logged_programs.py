@@ -14,19 +14,19 @@ from tidegate.foundation.jit import uncompiled
 from . import comparison, graph_comparison
 from .choices import Choices
 from .logged_comparison import check_logged, check_logged_graphs
-from .random_events import random_case
+from .random_events import Size, random_case
 from .random_graphs import random_graph_case
 from .running import FIRST_COMPILED_SEED, FIRST_SOAK_SEED, Record, chunks, name_of
 
-PROGRAMS, GRAPHS, COMPILED = 60, 40, 3
+PROGRAMS, EXPIRING, GRAPHS, COMPILED = 60, 40, 40, 3
 SOAK_PROGRAMS, SOAK_GRAPHS = 4_000, 2_000
 
 
-def run_programs(seeds: range, small: bool = False) -> int:
+def run_programs(seeds: range, size: Size = "usual") -> int:
     """Compares each seed's program; returns how often engines were opened."""
     opened = 0
     for seed in seeds:
-        case = random_case(Choices(seed), "small" if small else "usual")
+        case = random_case(Choices(seed), size)
         try:
             opened += check_logged(case, seed)
         except Exception as error:
@@ -54,6 +54,13 @@ def test_programs_are_the_same_after_any_restart(seeds: range, record_property: 
     record_property("compared programs with a log", len(seeds))
 
 
+@pytest.mark.parametrize("seeds", chunks(0, EXPIRING, 20), ids=name_of)
+def test_so_are_programs_with_rows_that_expire(seeds: range, record_property: Record) -> None:
+    with uncompiled():
+        assert run_programs(seeds, "expiring") > 3 * len(seeds)
+    record_property("compared programs with a log", len(seeds))
+
+
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("seeds", chunks(0, GRAPHS, 20), ids=name_of)
 def test_dataflow_graphs_are_the_same_after_any_restart(seeds: range, record_property: Record) -> None:
@@ -65,7 +72,7 @@ def test_dataflow_graphs_are_the_same_after_any_restart(seeds: range, record_pro
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("seeds", chunks(FIRST_COMPILED_SEED, COMPILED, 1), ids=name_of)
 def test_so_they_are_in_machine_code(seeds: range, record_property: Record) -> None:
-    run_programs(seeds, small=True)
+    run_programs(seeds, "small")
     run_graphs(seeds, small=True)
     record_property("compared compiled programs with a log", 2 * len(seeds))
 

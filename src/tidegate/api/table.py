@@ -22,8 +22,9 @@ import operator
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
-from typing import Any, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, TypeVar, cast, dataclass_transform, get_type_hints
 
 from tidegate.api.control import Abort
 from tidegate.foundation.arguments import shown
@@ -36,15 +37,41 @@ Class = TypeVar("Class", bound=type)
 
 KINDS: dict[object, Kind] = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR}
 RESERVED = frozenset({"exists"})
+_TIMES = (Kind.INT, Kind.FLOAT)
+"""The kinds of fields by which rows can expire."""
+
 _INT_LIMIT = 2**63
 
 
 @dataclass_transform()
-def table(*, key: str | tuple[str, ...]) -> Callable[[Class], Class]:
+def table(
+    *, key: str | tuple[str, ...], ttl: int | float | None = None, by: str | None = None
+) -> Callable[[Class], Class]:
     """Declare a table: the decorated class's annotations are its columns, `key` names its key.
+
+    Rows of a table with a `ttl` expire. The state has a clock: the highest time of all events so far, in their order.
+    The time of an event is the parameter that its transaction declares, `@tg.transaction(time="ts")`. If a transaction
+    that touches a table with a `ttl` declares none, the column `order_by` is the time of all events whose transactions
+    declare none, and a run without it is refused. Otherwise such events leave the clock as it is; so does
+    `engine.execute` of a transaction that declares no time.
+
+    Before an event runs, the clock advances to its time if that is higher. A late event does not set it back. Events
+    that abort advance it; events that are refused before they run (a null, an unknown transaction, a late event with
+    `late="refuse"`) do not. Inside a dataflow all transactions of a round run at the clock of the event that started
+    the round.
+
+    A row is absent for an event if its field `by` is less than clock - ttl: it reads as the defaults, `exists` is
+    False, and an assignment makes a new row from the defaults. A batch ends with removing all rows that are absent by
+    then, so `read`, `scan` and `read_state` do not see them. This takes time for the rows that expire and for those
+    that the batch wrote, and not for others. A row whose `by` is NaN does not expire. The clock is stored with the
+    state: it is the same after a restart, and a rollback takes it back with the rows.
+
+    `ttl` may be changed, added and removed between two runs of a state; it then holds from the next event on.
 
     Args:
         key: one field, or a tuple of fields for a composite key.
+        ttl: the time to live, in the unit of `by`; None for rows that stay.
+        by: the int or float field that says when a row was last alive; required with `ttl`.
 
     >>> @table(key="id")
     ... class Account:
@@ -67,7 +94,7 @@ def table(*, key: str | tuple[str, ...]) -> Callable[[Class], Class]:
 
     def declare(declared: Class) -> Class:
         try:
-            layout = _layout(declared, names, place, frame)
+            layout = _with_ttl(_layout(declared, names, place, frame), ttl, by, place)
         except DefinitionError as error:
             raise shortened(error)  # noqa: B904 - it is the same error
         _make_rows(declared, layout)
@@ -148,6 +175,30 @@ def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType
     if len(set(key)) != len(key):
         raise DefinitionError(place.describe(f"{where}: the key {key!r} names a field twice"))
     return TableLayout(declared.__name__, tuple(columns), key)
+
+
+def _with_ttl(layout: TableLayout, ttl: object, by: object, place: Place) -> TableLayout:
+    """The layout of a table whose rows expire, where a time to live is declared."""
+    where = f"table {layout.name}"
+    if ttl is None and by is None:
+        return layout
+    timed = [column.name for column in layout.columns if column.kind in _TIMES]
+    known = f"int and float fields are: {', '.join(timed) or 'none'}"
+    if by is None or ttl is None:
+        missing = "ttl" if ttl is None else "by"
+        advice = 'rows expire with both, for example @tg.table(key="id", ttl=3600, by="seen_at")'
+        raise DefinitionError(place.describe(f"{where}: {missing} is missing", f"{advice}; {known}"))
+    column = next((column for column in layout.columns if column.name == by), None)
+    if column is None or column.kind not in _TIMES:
+        problem = "not a field" if column is None else f"a field of type {column.kind.value}"
+        raise DefinitionError(place.describe(f"{where}: by={by!r} is {problem}", known))
+    whole = column.kind is Kind.INT
+    fits = isinstance(ttl, int if whole else int | float) and not isinstance(ttl, bool)
+    if not fits or not 0 < ttl < _INT_LIMIT:  # type: ignore[operator]
+        required = f"a positive {'whole ' if whole else ''}number, in the unit of {by!r} ({column.kind.value})"
+        raise DefinitionError(place.describe(f"{where}: ttl={ttl!r} is no time to live", f"required: {required}"))
+    given = cast("int | float", ttl)
+    return replace(layout, ttl=given if whole else float(given), by=column.name)
 
 
 def _field_place(name: str, table_place: Place) -> Place:

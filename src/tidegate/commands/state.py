@@ -142,7 +142,8 @@ def show_rows(
     if as_json:
         print_json(shown.to_pylist())
         return
-    view = empty_table(f"{layout.name}: {rows.num_rows:,} rows")
+    expires = f", each until {layout.ttl} after {layout.by}" if layout.expires else ""
+    view = empty_table(f"{layout.name}: {rows.num_rows:,} rows{expires}")
     for column in layout.columns:
         view.add_column(literal(f"{column.name}{' (key)' if column.name in layout.key else ''}"), justify="right")
     for row in shown.to_pylist():

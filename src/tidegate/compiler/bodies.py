@@ -11,13 +11,14 @@ import ast
 from typing import Any, NoReturn
 
 from tidegate.compiler.functions import FunctionCompiler
+from tidegate.compiler.names import list_code, list_parts, row_code
 from tidegate.compiler.signatures import UNKNOWN, read_result, struct_fields
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.statements import ALWAYS, ASSIGNABLE
 from tidegate.compiler.types import MIXED, Nothing, Row, RowList, Term, Type, ValueList, WindowOf, describe
 from tidegate.compiler.unit import NOT_FLOWING, Flowing, Unit
 from tidegate.operations.layout import Kind
-from tidegate.operations.plan import Parameter, ResultType, RowParameter, generated_name
+from tidegate.operations.plan import Access, Parameter, ResultType, RowParameter, generated_name
 
 
 class TransactionCompiler(FunctionCompiler):
@@ -47,6 +48,23 @@ class TransactionCompiler(FunctionCompiler):
         super().round()
         if self.assigned is not ALWAYS:
             self.emit("return 0")
+
+    def begin(self) -> None:
+        """Reset the rows that have expired: the body finds them absent."""
+        for name, known in self.parameters.items():
+            if not isinstance(known, Row | RowList) or not known.table.expires:
+                continue
+            if isinstance(known, Row):
+                with self.if_expired(known.table, row_code(name)):
+                    self.reset(known.table, row_code(name))
+            else:
+                data, start, stop = list_parts(list_code(name))
+                place = self.fresh()
+                with self.block(f"for {place} in range({start}, {stop}):"):
+                    row = self.keep(f"{data}[{place}]")
+                    with self.if_expired(known.table, row):
+                        self.reset(known.table, row)
+            self.accesses.append(Access(name, "exists", "expire", (), self.source.place(self.source.tree).line))
 
     def leave(self, code: str) -> None:
         """Leave with a status that is not success."""

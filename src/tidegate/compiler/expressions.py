@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Iterator
 
 from tidegate.api.outside import MISSING
+from tidegate.api.table import layout_of
 from tidegate.compiler import strings
 from tidegate.compiler.names import list_parts
 from tidegate.compiler.numbers import COMPARISONS, INTERPRET, Numbers
@@ -124,6 +125,13 @@ class Expressions(Numbers):
         name = ast.unparse(node)
         if found is MISSING:
             self.refuse(node, f"the name {name!r} is not defined")
+        if layout_of(found) is not None:
+            self.refuse(
+                node,
+                f"{name!r} is a table, and a transaction does not go through all rows of a table",
+                f"keep a row that sums up what you need (a count, a total) and update it with each change, look one "
+                f"row up with tg.lookup({name}, key), or read all rows outside: engine.scan, read_state",
+            )
         self.refuse(
             node,
             f"{name!r} is {type(found).__name__}, which a transaction cannot use as a value",

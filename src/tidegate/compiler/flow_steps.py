@@ -24,10 +24,14 @@ from tidegate.compiler.names import (
 from tidegate.operations.arrays import (
     WINDOWS,
     ArraySpec,
+    exists_array,
     graph_arrays,
     key_array,
+    limit_code,
+    limits_array,
     name_in_code,
     stream_array,
+    time_code,
     wanted_array,
 )
 from tidegate.operations.flow import FlowsPlan, MemberPlan, structures_of
@@ -74,7 +78,8 @@ class StepWriter:
         self.keeps = dict(flows.remembered)
         remembered = [table for table in tables if table.name in self.keeps]
         indexed = tuple(dict.fromkeys(looked_up))
-        self.arrays = arrays + graph_arrays(flows, self.journalled, remembered, indexed, results)
+        self.clocked = any(table.expires for table in tables)
+        self.arrays = arrays + graph_arrays(flows, self.journalled, remembered, indexed, results, self.clocked)
 
     def _unpack(self, body: list[str]) -> list[str]:
         return unpack(self.arrays, body)
@@ -98,7 +103,7 @@ class StepWriter:
     def _written_tables(self, member: MemberPlan) -> set[str]:
         plan = self.plans[member.transaction]
         rows = {p.table.name for p in plan.parameters if isinstance(p, RowParameter) and p.name in plan.written}
-        return rows | set(plan.lookup_writes)
+        return rows | set(plan.lookup_writes) | {table.name for table in plan.lookups if table.expires}
 
     def _step(self, number: int) -> str:
         member = self.flows.members[number]
@@ -107,6 +112,8 @@ class StepWriter:
         body: list[str] = [f"    hits[{number}] += 1"]
         passed = {"i": "i" if member.gives_results else "0"}
         passed |= {name: f"{name}_{self.flows.stage_of_member(number)}" for name in WINDOWS}
+        limits = {t.name: f"{limits_array(t.name)}[moment[0]]" for t in self.tables if t.expires}
+        passed |= {limit_code(table): limit for table, limit in limits.items()}
         for parameter in plan.parameters:
             if isinstance(parameter, RowParameter):
                 body += self._row(member, parameter)
@@ -115,12 +122,17 @@ class StepWriter:
                 passed[value_code(parameter.name)] = self._field(member, parameter.name, 0, position)
         passed["now"] = self._field(member, plan.time, 0, position) if plan.time else ""
         body += self._windows(number, member, plan, position)
-        if plan.time:
+        if plan.time or any(table.expires for table in plan.lookups):
             journals = [JournalNames(t) for t in self.journalled if t.name in self._written_tables(member)]
             body += [f"    {journal.step_begin} = {journal.count}[0]" for journal in journals]
         for parameter in plan.parameters:  # after the triggers, which may write these rows at their own time
             if isinstance(parameter, RowParameter) and parameter.name in plan.written:
-                body += self._push(parameter.table, row_code(parameter.name), passed["now"])
+                row, indent = row_code(parameter.name), ""
+                if parameter.name not in plan.assigned:
+                    table, indent = parameter.table, "    "
+                    expired = f"{time_code(table, row)} < {limits[table.name]}"
+                    body.append(f"    if {exists_array(table.name)}[{row}] and {expired}:")
+                body += [f"{indent}{line}" for line in self._push(parameter.table, row, passed["now"])]
         for window in plan.windows:
             found = self._window_number(member, window.name)
             passed[window_code(window.name)] = self._base(found)

@@ -266,6 +266,7 @@ class FlowWriter(TraceWriter):
             "            control[POSITION] = position + 1",
             "            continue",
             "        k = kinds[i]",
+            *(("        moment[0] = i",) if self.clocked else ()),
         ]
         for place, flow in enumerate(self.flows.flows):
             for border in flow.borders:

@@ -99,7 +99,11 @@ class FunctionCompiler(Statements):
         for name in sorted(self.flagged):
             self.emit(f"{assigned_flag(name)} = False")
             self.emit(f"{variable_code(name)} = {zero(self.types.get(name))}")
+        self.begin()
         self.block_of(self.source.tree.body)
+
+    def begin(self) -> None:
+        """What comes before the body."""
 
     # --- variables ----------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidegate.compiler.names import list_code, list_parts, row_code, value_code
-from tidegate.operations.arrays import ArraySpec
+from tidegate.operations.arrays import ArraySpec, limit_code, limits_array
 from tidegate.operations.plan import Binding, Operation, RowParameter, TransactionPlan, generated_name
 
 
@@ -94,6 +94,7 @@ class OperateWriter:
             return []
         passed, slots = self._slots(operation)
         passed |= self._event_values(operation.transaction)
+        passed |= passed_limits(plan)
         for position, place in enumerate(self.places[operation.transaction]):
             passed[f"result_{position}"] = f"results_{place}"
         if operation.whole:
@@ -152,6 +153,11 @@ def passed_column(family: str, position: int, binding: Binding) -> dict[str, str
     offsets = f"{family}_{position}_offsets"
     given = (f"{family}_{position}_data", f"{offsets}[i]", f"{offsets}[i + 1]")
     return dict(zip(list_parts(list_code(name)), given, strict=True))
+
+
+def passed_limits(plan: TransactionPlan) -> dict[str, str]:
+    """The arguments that say for event i which rows have expired."""
+    return {limit_code(table.name): f"{limits_array(table.name)}[i]" for table in plan.tables if table.expires}
 
 
 _VIEWS = {

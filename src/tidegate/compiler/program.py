@@ -32,10 +32,11 @@ from tidegate.api.outside import require_unchanged
 from tidegate.api.stream import Stream
 from tidegate.api.transaction import ProgramPart, Transaction, triggers_on
 from tidegate.api.window import Window
+from tidegate.compiler.clock import plan_clock
 from tidegate.compiler.flow_steps import unpack
 from tidegate.compiler.flows import FlowWriter
 from tidegate.compiler.graphs import lay_out
-from tidegate.compiler.operate import OperateWriter, list_operations, passed_column
+from tidegate.compiler.operate import OperateWriter, list_operations, passed_column, passed_limits
 from tidegate.compiler.stages import find_stages
 from tidegate.foundation.arguments import items, shown
 from tidegate.foundation.errors import DefinitionError, TidegateWarning
@@ -177,6 +178,7 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
         entries=tuple(dict.fromkeys(entry for entry in entries if entry >= 0)),
         flows=flows,
         reason_sources=tuple(sources),
+        clock=plan_clock(plans, flows, tables, entries, values),
     )
 
 
@@ -210,7 +212,7 @@ def _bindings(
     for number, plan in enumerate(plans):
         for parameter in plan.parameters if entries[number] >= 0 else ():
             users.setdefault(parameter, []).append(entries[number])
-            if parameter.name in plan.written and number not in in_graphs:
+            if parameter.name in plan.assigned and number not in in_graphs:
                 writers.setdefault(parameter, []).append(entries[number])
     for member in flows.members:
         if member.border:  # an event carries every field of its stream
@@ -350,7 +352,7 @@ class _RunWriter:
 
     def call(self, number: int, plan: TransactionPlan) -> str:
         """The call of a transaction for event i."""
-        passed: dict[str, str] = {"i": "i"}
+        passed: dict[str, str] = {"i": "i", **passed_limits(plan)}
         for family, bindings in (("rows", self.rows), ("values", self.values)):
             for position, binding in enumerate(bindings):
                 if number in binding.users:

@@ -244,6 +244,9 @@ def lower_slices(whole: ObservedBody) -> Split:
     ahead = whole.can_run_ahead()
     written = {row for piece in whole.pieces for row in piece.written_rows}
     order = [row for row in whole.row_parameters if row in written]
+    expiring = [p.table.name for p in whole.signature if isinstance(p, RowParameter) and p.table.expires]
+    if expiring:
+        return Split((), (), ahead, f"rows of {expiring[0]} expire, and are reset as a whole before it runs")
     if whole.row_helpers:
         return Split((), (), ahead, f"the helper {whole.row_helpers[0]}() takes a row, and may do anything with it")
     if len(order) < 2:

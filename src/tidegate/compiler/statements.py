@@ -282,12 +282,10 @@ class Statements(Streaming):
             self.refuse(statement, f"delete() takes a row, got {describe(row.type)}")
         table = row.type.table
         self.note_write(row.type)
+        self.reset(table, row.code)
         for column in table.value_columns:
-            default = self.constant(column.default, statement)
-            self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {default.code}")
             self.access(row.type, column.name, "write", statement)
         self.access(row.type, "exists", "delete", statement)
-        self.emit(f"{self.array(exists_array(table.name))}[{row.code}] = False")
 
     def raised(self, node: ast.Raise) -> None:
         """raise: the abort reason is that of an Abort, otherwise the exception's class name."""

@@ -28,9 +28,20 @@ from tidegate.compiler.names import (
 from tidegate.compiler.numbers import INTERPRET
 from tidegate.compiler.types import NUMBERS, HistoryOf, Row, StateOf, Term, ValueList, WindowOf, WindowRow, describe
 from tidegate.compiler.unit import Unit
-from tidegate.operations.arrays import column_array, name_in_code, stream_array, stream_count, wanted_array
+from tidegate.operations.arrays import (
+    column_array,
+    exists_array,
+    limit_code,
+    name_in_code,
+    stream_array,
+    stream_count,
+    time_array,
+    time_code,
+    wanted_array,
+)
 from tidegate.operations.flow import TOP_WORDS, StreamField, column_of
 from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.plan import Access
 
 TOP_MAX = 256
 """The most values that `window.top` returns."""
@@ -87,6 +98,9 @@ class Streaming(Calls):
         with self.block(f"if {row} < 0:"):
             self.emit(f"{self.array('control')}[WHICH] = {table_number(name)}")
             self.leave("ROOM - TABLE_FULL")
+        if table.expires:
+            self.expire_looked_up(table, row)
+            self.accesses.append(Access(LOOKED_UP, "exists", "expire", (), self.source.place(node).line))
         if name in self.unit.lookup_writes:
             self.journal_row(table, row)
         return Term(row, Row(table, frozenset({LOOKED_UP})))
@@ -103,6 +117,33 @@ class Streaming(Calls):
             self.array(array)
         for line in journal.note(row, self.now(), place):
             self.emit(line)
+
+    def reset(self, table: TableLayout, row: str) -> None:
+        """Emit code that lets a row not exist: it reads as the defaults."""
+        for column in table.value_columns:
+            default = self.constant(column.default, self.source.tree)
+            self.emit(f"{self.array(column_array(table.name, column.name))}[{row}] = {default.code}")
+        self.emit(f"{self.array(exists_array(table.name))}[{row}] = False")
+
+    def if_expired(self, table: TableLayout, row: str) -> contextlib.AbstractContextManager[None]:
+        """A block that runs if a row has expired."""
+        exists, limit = self.array(exists_array(table.name)), self.array(limit_code(table.name))
+        self.array(time_array(table))
+        return self.block(f"if {exists}[{row}] and {time_code(table, row)} < {limit}:")
+
+    def expire_looked_up(self, table: TableLayout, row: str) -> None:
+        """Emit code that resets a row if it had expired before the step began.
+
+        A row that the step itself wrote, whatever its time is now, was journalled by the step.
+        """
+        journal = JournalNames(table)
+        with self.if_expired(table, row):
+            old, place = self.keep("True"), self.fresh()
+            with self.block(f"for {place} in range({self.array(journal.step_begin)}, {self.array(journal.count)}[0]):"):
+                self.emit(f"{old} = {old} and {self.array(journal.slots)}[{place}] != {row}")
+            with self.block(f"if {old}:"):
+                self.journal_row(table, row)
+                self.reset(table, row)
 
     # --- earlier states of rows -----------------------------------------------------------------------------
 

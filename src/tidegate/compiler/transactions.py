@@ -113,7 +113,9 @@ class _Undo:
             if access.action != "read" and isinstance(parameter, Row | RowList):
                 kinds = {column.name: column.kind for column in parameter.table.value_columns}
                 fields = written.setdefault(access.parameter, {"exists": Kind.BOOL})
-                if access.field != "exists":
+                if access.action == "expire":
+                    fields |= kinds
+                elif access.field != "exists":
                     fields[access.field] = kinds[access.field]
         for name, fields in written.items():
             parameter = compiler.parameters[name]

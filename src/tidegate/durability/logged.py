@@ -59,7 +59,6 @@ from tidegate.durability.tasks import Background, Threads
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo
-from tidegate.engine.arrival import arrange
 from tidegate.engine.core import EngineCore
 from tidegate.engine.graphs.steps import pack_steps, unpack_steps
 from tidegate.engine.report import BatchResult
@@ -158,14 +157,14 @@ class LoggedEngine:
             raise
         if key is not None:
             self._keys.add(key, record, outcome)
-        if key is not None or outcome.committed:
+        if key is not None or outcome.committed or core.moves_clock(number):
             self._note(record)
         return outcome
 
     def run(self, events: pa.Table, order_by: str | None) -> pa.Table:
         """Run a batch of events."""
         with self._durable_turn() as core:
-            arrival = arrange(events, order_by)
+            arrival = core.arrange(events, order_by)
             batch = Run(self._needed(events, order_by), order_by)
             record = self._codec.encode_later(batch) if self._repeatable else None
             self._log.reserve((record.size if record is not None else 0) + len(self._void))
@@ -176,7 +175,7 @@ class LoggedEngine:
                     early.append(self._early.append(record))
 
             def run() -> BatchResult:
-                result = core.run(events, arrival.order, arrival.refused, self._traced, begins)
+                result = core.run(events, arrival.order, arrival.refused, arrival.times, self._traced, begins)
                 for appended in early:
                     appended.result()
                 return result

@@ -73,7 +73,7 @@ class Replay:
             self._core.end_replay()
         else:
             arrival = arrange(batch.events, batch.order_by)
-            self._core.run(batch.events, arrival.order, arrival.refused)
+            self._core.run(batch.events, arrival.order, arrival.refused, arrival.times)
 
     def _execute(self, record: Execute) -> None:
         arguments = dict(zip(self._names[record.transaction], record.arguments, strict=True))
@@ -86,7 +86,7 @@ class Replay:
         if not self._with_steps:
             self._with_steps = True
             arrival = arrange(batch.events, batch.order_by)
-            self._core.begin_replay(batch.events, arrival.order, arrival.refused)
+            self._core.begin_replay(batch.events, arrival.order, arrival.refused, arrival.times)
         self._core.replay_steps(unpack_steps(record.payload))
 
     def _require_batch(self, what: str) -> Run:

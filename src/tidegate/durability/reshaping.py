@@ -188,4 +188,6 @@ def _with_fields(layout: TableLayout, names: dict[str, str | None]) -> _Step:
     taken = {column.name: names.get(column.name, column.name) for column in layout.columns}
     columns = tuple(replace(column, name=new) for column in layout.columns if (new := taken[column.name]) is not None)
     key = tuple(names.get(name) or name for name in layout.key)
-    return _Step(replace(layout, columns=columns, key=key), {new: old for old, new in taken.items() if new is not None})
+    by = taken.get(layout.by) or ""
+    target = replace(layout, columns=columns, key=key, ttl=layout.ttl if by else None, by=by)
+    return _Step(target, {new: old for old, new in taken.items() if new is not None})

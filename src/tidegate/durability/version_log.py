@@ -31,11 +31,14 @@ from tidegate.durability.fingerprint import fingerprint
 from tidegate.durability.version_reader import Contents, VersionReader
 from tidegate.engine.arrival import Arrival, content_hashes, reorder
 from tidegate.engine.core import EngineCore
+from tidegate.engine.state.columns import one_piece
 from tidegate.operations.layout import TableLayout
 from tidegate.operations.outcomes import TRANSACTION_COLUMN
 from tidegate.operations.plan import Program, ProgramPlan
 
 Log = Literal["changes", "commands"]
+TIMES = "tidegate_time"
+"""The column of kept events that holds what `order_by` said, where rows expire by it."""
 Array = npt.NDArray[Any]
 
 
@@ -48,6 +51,8 @@ def executed_events(plan: ProgramPlan, events: pa.Table, arrival: Arrival, whole
     if not whole and not plan.flows.may_wait:
         wanted = {TRANSACTION_COLUMN, *plan.columns}
         events = events.select([name for name in events.column_names if name in wanted])
+    if plan.clock is not None and plan.clock.untimed:  # rows expire by `order_by`
+        events = events.append_column(TIMES, pa.array(arrival.times))
     executed, _ = _parted(arrival)
     if np.array_equal(executed, np.arange(events.num_rows)):
         return events
@@ -58,6 +63,8 @@ def order_again(stored: Contents, events: pa.Table, arrival: Arrival) -> Array |
     """The order of the first time for a batch that is asked for again; None when these are other events."""
     if stored.events is None:
         return arrival.order if stored.order is None else reorder(content_hashes(events), np.asarray(stored.order))
+    if TIMES in stored.events.column_names:
+        events = events.append_column(TIMES, pa.array(arrival.times))
     if not set(stored.events.column_names) <= set(events.column_names):
         return None
     executed, refused = _parted(arrival)
@@ -72,8 +79,11 @@ def play(core: EngineCore, contents: Contents) -> None:
     if contents.events is None:
         core.apply(contents.changes)
         return
+    events, times = contents.events, None
+    if TIMES in events.column_names:
+        times, events = one_piece(events.column(TIMES)).to_numpy(), events.drop_columns([TIMES])
     with tracking(core, False):
-        core.run(contents.events, collect=True)  # nothing accumulates: the version has what came of it
+        core.run(events, times=times, collect=True)  # nothing accumulates: the version has what came of it
 
 
 def rows_by_running(store: VersionReader, program: Program, layout: TableLayout, version: int | None) -> pa.Table:

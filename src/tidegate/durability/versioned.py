@@ -43,7 +43,7 @@ from tidegate.durability.served import Applicant
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_log import Log, executed_events, order_again, play, tracking
 from tidegate.durability.versions import VersionInfo, VersionStore
-from tidegate.engine.arrival import Arrival, arrange, content_hashes
+from tidegate.engine.arrival import Arrival, content_hashes
 from tidegate.engine.core import EngineCore
 from tidegate.foundation.errors import (
     DefinitionError,
@@ -214,7 +214,7 @@ class VersionedEngine:
         self._go_to(before)
         arrival = self._arrange(events, order_by, late, before)
         core = self.core
-        result = core.run(events, arrival.order, arrival.refused, collect=True)
+        result = core.run(events, arrival.order, arrival.refused, arrival.times, collect=True)
         records = {output_record(name): tuples for name, tuples in result.outputs.items()}
         if requests is not None:
             by_transaction = core.plan.result_by_transaction
@@ -241,7 +241,7 @@ class VersionedEngine:
         return result.outcomes
 
     def _arrange(self, events: pa.Table, order_by: str | None, late: Late, before: VersionInfo | None) -> Arrival:
-        return arrange(events, order_by, before.high if before is not None and late == "refuse" else None)
+        return self.core.arrange(events, order_by, before.high if before is not None and late == "refuse" else None)
 
     def _repeat(
         self, known: VersionInfo, applicant: Applicant, events: pa.Table, order_by: str | None, late: Late
@@ -268,7 +268,7 @@ class VersionedEngine:
         if order is None or events.num_rows != known.events:
             raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
         with tracking(self.core, stored.events is None):
-            result = self.core.run(events, order, arrival.refused, collect=True)
+            result = self.core.run(events, order, arrival.refused, arrival.times, collect=True)
         if stored.events is None and not _same(result.changes, stored.changes):
             raise self._changed(known, "the same number of events, but they changed other rows")
         self.version, self._hash = known.version, known.hash

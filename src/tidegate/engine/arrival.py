@@ -29,12 +29,16 @@ LATE = "late event"
 
 @dataclass(slots=True)
 class Arrival:
-    """The order of a batch. `total` says that `order_by` alone decides it; `high` is its highest value."""
+    """The order of a batch. `total` says that `order_by` alone decides it; `high` is its highest value.
+
+    `times` are the values of `order_by` where they are numbers.
+    """
 
     order: Array
     total: bool
     refused: dict[str, Array]
     high: int | float | str | None
+    times: Array | None = None
 
 
 def arrange(events: pa.Table, order_by: str | None, late_below: Any = None) -> Arrival:
@@ -63,7 +67,8 @@ def arrange(events: pa.Table, order_by: str | None, late_below: Any = None) -> A
     if late_below is not None:
         refused[LATE] = _below(original, values, late_below)
     order, total = _sorted(values)
-    return Arrival(order, total, refused, _highest(original, values, refused))
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return Arrival(order, total, refused, _highest(original, values, refused), values if is_number else None)
 
 
 def content_hashes(events: pa.Table) -> npt.NDArray[np.int64]:

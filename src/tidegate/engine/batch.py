@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from tidegate.engine.intake import Bound
 from tidegate.engine.kernels.events import refuse_marked, touched_list_rows, touched_rows
-from tidegate.engine.kernels.strings import copy_texts, place_texts
-from tidegate.engine.state.strings import StringPool, string_buffers
+from tidegate.engine.kernels.strings import copy_texts, match_names, place_texts
+from tidegate.engine.state.deadlines import LOWEST
+from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
@@ -41,7 +42,32 @@ class Batch:
         self.values: list[Bound] = []
         self.valid = np.zeros(size, np.bool_)
         self.results = [np.zeros(size, kind.dtype) for kind in plan.result_arrays]
+        expiring = plan.clock.tables if plan.clock is not None else ()
+        self.limits = {t.name: np.full(size, LOWEST[t.by_kind], t.by_kind.dtype) for t in expiring}
+        """By table whose rows expire: the time below which rows are absent, for each event."""
+        self.clock: Any = None
+        """The highest event time, those of this batch included; None where no row expires."""
         self.keep: object = None  # arrays whose addresses kernels hold while the batch lives
+
+    def name(self, names: pa.Array | None, known: tuple[Array, ...]) -> None:
+        """Find the transactions of all events by their names; without names, all are of the only one.
+
+        `known` are the names of the program's transactions, as `match_names` takes them.
+        """
+        if names is None:
+            self.kinds[:] = self.plan.entries[0]
+            return
+        if pa.types.is_null(names.type):
+            names = pa.nulls(len(names), pa.string())
+        offsets, data = string_buffers(names)
+        match_names(offsets, data, words_of(data), known, self.kinds)
+        if names.null_count:
+            null = np.asarray(names.is_null().to_numpy(zero_copy_only=False))
+            self.kinds[null] = -1
+            self.refuse(null, "null transaction")
+        unknown = np.flatnonzero((self.kinds < 0) & (self.status == 0))
+        for row in unknown:
+            self.status[row] = self.reason(f"unknown transaction {names[int(row)].as_py()!r}")
 
     def reason(self, text: str) -> int:
         """The status that stands for a reason."""
@@ -78,6 +104,10 @@ class Batch:
     def events(self, transactions: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """What kernels need to pick the events of some transactions."""
         return self.kinds, self.status, self.needs(transactions)
+
+    def limits_at(self, event: int) -> dict[str, Any]:
+        """By table whose rows expire: the time below which rows are absent for an event."""
+        return {name: limits[event] for name, limits in self.limits.items()}
 
     def written(self, table: TableState, marks: Array) -> Array:
         """The slots of a table's rows that transactions without a graph may have written and that have no mark yet.

@@ -22,9 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.engine.arguments import argument_columns, key_columns
+from tidegate.engine.arrival import Arrival, arrange
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job
 from tidegate.engine.execution.runner import Runner
+from tidegate.engine.expiry import CLOCK, Expiry, require_times
 from tidegate.engine.generated import load
 from tidegate.engine.graphs.outputs import output_number, outputs_of, restore_outputs
 from tidegate.engine.graphs.steps import StepRecord
@@ -32,8 +34,8 @@ from tidegate.engine.graphs.store import GraphStore, layouts_of, require_same_me
 from tidegate.engine.graphs.waiting import NOTHING_WAITS, Waiting
 from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.intake import Bound, bind, join_bounds, name_column, require_column
-from tidegate.engine.kernels.strings import first_word, match_names
-from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, mark_all
+from tidegate.engine.kernels.strings import first_word
+from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, store_rows
 from tidegate.engine.report import BatchReport, BatchResult
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.stages import Stages
@@ -111,7 +113,12 @@ class EngineCore:
             require_same_memory(extra, hidden)
             self.tables |= {layout.name: TableState(layout, self.strings) for layout in hidden}
             self._flow_store = GraphStore(self.flows, self.tables)
-        self._single = SingleRun(self.plan, self.tables, self._note_slots if track_changes else None)
+        self._expiry: Expiry | None = None
+        if self.plan.clock is not None:
+            self.tables.setdefault(CLOCK.name, TableState(CLOCK, self.strings))
+            self._expiry = Expiry(self.plan.clock, self.tables, self._note)
+        noted = track_changes or self._expiry is not None
+        self._single = SingleRun(self.plan, self.tables, self._note_slots if noted else None, self._expiry)
         self._use_strings(self.strings)
         offsets, data = string_buffers(pa.array(self.plan.event_names, pa.large_string()))
         words = [first_word(data, words_of(data), *span) for span in zip(offsets[:-1], np.diff(offsets), strict=True)]
@@ -148,6 +155,7 @@ class EngineCore:
         events: pa.Table,
         order: Array | None = None,
         refused: Mapping[str, Array] | None = None,
+        times: Array | None = None,
         trace: bool = False,
         begins: Callable[[], None] = _nothing,
         collect: bool = False,
@@ -158,18 +166,30 @@ class EngineCore:
             events: one row per event.
             order: the positions of the events in the order in which to run them.
             refused: reasons with the events that they refuse before anything runs.
+            times: what `order_by` says, for events whose transaction declares no time; rows expire by it.
             trace: whether the result shall have the steps of dataflow graphs; one worker runs them then.
             begins: called when bad input would have been found: from here on the batch runs.
             collect: whether the result shall have the changed rows and the tuples in output streams, this run's and
                 those that accumulated before it; otherwise they go on accumulating.
         """
         with Interrupts() as interrupts:
-            entered = self._enter(events, order, refused or {}, begins)
+            entered = self._enter(events, order, refused or {}, times, begins)
             job = Job(entered.batch, entered.order, interrupts, trace=trace)
             return self._leave(entered, self._executor.run(job), collect)
 
+    def arrange(self, events: pa.Table, order_by: str | None, late_below: Any = None) -> Arrival:
+        """The order of a batch that a user gives, and what `run` needs besides."""
+        arrival = arrange(events, order_by, late_below)
+        require_times(self.plan.clock, order_by, None if order_by is None else events.schema.field(order_by).type)
+        return arrival
+
     def _enter(
-        self, events: pa.Table, order: Array | None, refused: Mapping[str, Array], begins: Callable[[], None] = _nothing
+        self,
+        events: pa.Table,
+        order: Array | None,
+        refused: Mapping[str, Array],
+        times: Array | None,
+        begins: Callable[[], None] = _nothing,
     ) -> _Entered:
         """Bind a batch's events; nothing runs."""
         assert self._replayed is None, "a batch is replayed: end that first"
@@ -183,6 +203,8 @@ class EngineCore:
             order = np.arange(batch.size)
         elif len(waiting):
             order = np.concatenate([np.arange(len(waiting)), len(waiting) + order])
+        if self._expiry is not None:
+            self._expiry.enter(batch, order, times)
         return _Entered(events, batch, order, started, time.perf_counter())
 
     def _leave(self, entered: _Entered, execution: Execution, collect: bool = False) -> BatchResult:
@@ -190,6 +212,8 @@ class EngineCore:
         executed, batch = time.perf_counter(), entered.batch
         steps = self.flows.take_packed_steps()
         written_bytes = self._finish(batch)
+        if self._expiry is not None:
+            self._expiry.leave(batch)
         self._single.let_go()
         events, outcomes = self.flows.hold_back(entered.events, batch.outcomes(self.strings))
         undecided = self.flows.waiting_events() if outcomes.num_rows < batch.size else _NONE
@@ -217,7 +241,11 @@ class EngineCore:
     # --- steps of dataflow graphs, and outputs that wait (`steps`) ----------------------------------------
 
     def begin_replay(
-        self, events: pa.Table, order: Array | None = None, refused: Mapping[str, Array] | None = None
+        self,
+        events: pa.Table,
+        order: Array | None = None,
+        refused: Mapping[str, Array] | None = None,
+        times: Array | None = None,
     ) -> None:
         """Take the events of a run in again, as `run` does, with triggers off: nothing runs."""
         if not self._in_graphs:
@@ -226,7 +254,7 @@ class EngineCore:
                 "steps; replay the log with the program that wrote it"
             )
         with Interrupts():
-            self._replayed = self._enter(events, order, refused or {})
+            self._replayed = self._enter(events, order, refused or {}, times)
             self.flows.begin_replay(self._replayed.batch, self._replayed.order)
 
     def replay_steps(self, records: Iterable[StepRecord]) -> None:
@@ -256,6 +284,10 @@ class EngineCore:
     def take(self, stream: str, count: int | None = None) -> pa.Table:
         """The first tuples that wait in an output stream, or all; they are forgotten."""
         return self.flows.take(output_number(self.flows, stream), count)
+
+    def moves_clock(self, number: int) -> bool:
+        """Whether a transaction, even one that aborts, may change the clock by which rows expire."""
+        return self.plan.clock is not None and self.plan.clock.times[number] >= 0
 
     def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         """Run one transaction now."""
@@ -318,7 +350,7 @@ class EngineCore:
         batch = Batch(self.plan, len(waiting) + events.num_rows)
         batch.rows, batch.values = bound_columns[: len(self.plan.rows)], bound_columns[len(self.plan.rows) :]
         begins()
-        self._number_names(batch, waiting.names_before(names, events, self.plan.event_names[self.plan.entries[0]]))
+        batch.name(waiting.names_before(names, events, self.plan.event_names[self.plan.entries[0]]), self._names)
         for reason, rows in refused.items():
             batch.refuse(np.concatenate([np.zeros(len(waiting), np.bool_), rows]), reason)
         for binding, bound in zip(bindings, bound_columns, strict=True):
@@ -341,22 +373,6 @@ class EngineCore:
                 f"events: column {parameter.name!r} of type {column.type} holds a value that does not fit: {error}"
             ) from error
 
-    def _number_names(self, batch: Batch, names: pa.Array | None) -> None:
-        if names is None:
-            batch.kinds[:] = self.plan.entries[0]
-            return
-        if pa.types.is_null(names.type):
-            names = pa.nulls(len(names), pa.string())
-        offsets, data = string_buffers(names)
-        match_names(offsets, data, words_of(data), self._names, batch.kinds)
-        if names.null_count:
-            null = np.asarray(names.is_null().to_numpy(zero_copy_only=False))
-            batch.kinds[null] = -1
-            batch.refuse(null, "null transaction")
-        unknown = np.flatnonzero((batch.kinds < 0) & (batch.status == 0))
-        for row in unknown:
-            batch.status[row] = batch.reason(f"unknown transaction {names[int(row)].as_py()!r}")
-
     # --- changes --------------------------------------------------------------------------------------
 
     def _finish(self, batch: Batch) -> int:
@@ -373,8 +389,9 @@ class EngineCore:
             if len(by_graphs.get(name, _NONE)):
                 touched = np.union1d(touched, by_graphs[name])
             written_bytes += 8 * len(touched) * len(table.layout.columns)
-            if self.tracking:
-                table.note(touched)
+            self._note(table, touched)
+            if table.deadlines is not None:
+                table.add_deadlines(touched)
             table.sweep(touched[~table.exists[touched]])
             if name in self.flows.histories:
                 self.flows.histories[name].sweep(touched)
@@ -393,8 +410,15 @@ class EngineCore:
             self._flow_store.save(note)
         return sum(sizes)
 
+    def _note(self, table: TableState, slots: Array) -> None:
+        """Rows were written; no slot stands there twice."""
+        if self.tracking:
+            table.note(slots)
+
     def _note_slots(self, table: TableState, slots: list[int]) -> None:
         """A few rows were written."""
+        if table.deadlines is not None:
+            table.add_deadlines(np.array(slots))
         new = [slot for slot in slots if not table.noted[slot]] if self.tracking else []
         if new:
             table.note(np.array(new))
@@ -437,6 +461,8 @@ class EngineCore:
             slots = table.resolve(keys)
             table.store(slots, columns, exists)
             table.sweep(slots[~exists])
+        if self._expiry is not None and CLOCK.name in changes:
+            self._expiry.restore()
 
     def reserve(self, rows: Mapping[str, int]) -> None:
         """Reserve space for this many more rows of each table at once: growing step by step copies them every time."""
@@ -448,22 +474,11 @@ class EngineCore:
         table = self.tables[name]
         check_rows(table.layout, rows)
         keys, columns = columns_in(table, rows)
-        known = table.find(keys[:LOAD_ROWS]).max(initial=-1) >= 0  # else most keys are new: make room at once
-        table.reserve(0 if known else len(keys))
-        pieces = [slice(start, start + LOAD_ROWS) for start in range(0, len(keys), LOAD_ROWS)]
-        again = mark_all(table, keys, pieces)
-        for piece in pieces:
-            slots = table.find(keys[piece])
-            slots = slots[slots >= 0]
-            table.marks[slots] = False
-            if again is None:
-                table.store(slots, {column: values[piece] for column, values in columns.items()}, True)
-                if self.tracking:
-                    table.note(slots)
-            else:
-                table.sweep(slots)
+        again = store_rows(table, keys, columns, LOAD_ROWS, self._note)
         if again is not None:
             raise InputError(duplicate_message(table.layout, rows, again))
+        if self._expiry is not None:
+            self._expiry.purge()
 
     # --- reading ----------------------------------------------------------------------------------------
 

@@ -28,8 +28,13 @@ from tidegate.foundation.errors import DefinitionError, TidegateError
 from tidegate.operations.layout import Column, Kind, encodable
 from tidegate.operations.plan import Program, RowParameter, TransactionPlan
 
-Rows = dict[tuple[str, int], Any]
-"""Row objects by table and slot."""
+
+class Rows(dict[tuple[str, int], Any]):
+    """Row objects by table and slot; `limits` has for tables whose rows expire the time below which they are absent."""
+
+    def __init__(self, limits: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.limits = limits
 
 
 class Interpreter:
@@ -56,7 +61,7 @@ class Interpreter:
             batch.valid[event] = False
 
     def _run_event(self, batch: Batch, event: int, number: int) -> None:
-        rows: Rows = {}
+        rows = Rows(batch.limits_at(event))
         value = self.call(number, self.arguments(number, self.event(batch, event), rows), rows)
         self.give_back(batch, event, number, value)
         for table, slot, row in assigned(rows):
@@ -133,11 +138,13 @@ class Interpreter:
         found = rows.get((table, slot))
         if found is None:
             state = self._tables[table]
-            values = {name: self.plain(state.columns[name][slot], kind) for name, kind in _kinds(state)}
+            expired = table in rows.limits and state.times(np.array([slot]))[0] < rows.limits[table]
+            fields = _kinds(state)
+            values = {} if expired else {name: self.plain(state.columns[name][slot], kind) for name, kind in fields}
             for position, key in enumerate(state.layout.key_columns):
                 word = state.keys[slot, position]
                 values[key.name] = self.plain(word.view(np.float64) if key.kind is Kind.FLOAT else word, key.kind)
-            found = self._program.classes[table](**values, exists=bool(state.exists[slot]))
+            found = self._program.classes[table](**values, exists=bool(state.exists[slot]) and not expired)
             rows[table, slot] = found
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,30 @@ def check_rows(layout: TableLayout, rows: pa.Table) -> None:
             bad = np.flatnonzero(np.isnan(found.to_numpy()))
             if len(bad):
                 raise InputError(f"rows of {layout.name}: the key {column.name!r} is NaN in row {bad[0]}")
+
+
+def store_rows(
+    table: TableState,
+    keys: Array,
+    columns: dict[str, Array],
+    piece_rows: int,
+    note: Callable[[TableState, Array], None],
+) -> int | None:
+    """Write rows, in pieces; writes nothing, and returns the row of a key that stands there again, if there is one."""
+    known = table.find(keys[:piece_rows]).max(initial=-1) >= 0  # else most keys are new: make room at once
+    table.reserve(0 if known else len(keys))
+    pieces = [slice(start, start + piece_rows) for start in range(0, len(keys), piece_rows)]
+    again = mark_all(table, keys, pieces)
+    for piece in pieces:
+        slots = table.find(keys[piece])
+        slots = slots[slots >= 0]
+        table.marks[slots] = False
+        if again is None:
+            table.store(slots, {column: values[piece] for column, values in columns.items()}, True)
+            note(table, slots)
+        else:
+            table.sweep(slots)
+    return again
 
 
 def mark_all(table: TableState, keys: Array, pieces: list[slice]) -> int | None:

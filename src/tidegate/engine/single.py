@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.serial import SerialRun
+from tidegate.engine.expiry import Expiry
 from tidegate.engine.intake import Bound, arrow_type, check_type
 from tidegate.engine.report import BatchReport
 from tidegate.engine.state.strings import StringPool, read_only
@@ -64,14 +65,19 @@ class Unusual(Exception):
 class SingleRun:
     """Runs single transactions of a program on its tables.
 
-    `note_written` is told the slots of written rows, table by table; None where they are not tracked.
+    `note_written` is told the slots of written rows, table by table; None where they are not tracked. `expiry` is None
+    where no row expires.
     """
 
     def __init__(
-        self, plan: ProgramPlan, tables: Mapping[str, TableState], note_written: NoteWritten | None = None
+        self,
+        plan: ProgramPlan,
+        tables: Mapping[str, TableState],
+        note_written: NoteWritten | None = None,
+        expiry: Expiry | None = None,
     ) -> None:
         self._plan, self._tables = plan, tables
-        self._note_written = note_written
+        self._note_written, self._expiry = note_written, expiry
         self._used = [tables[layout.name] for layout in plan.tables]
         self._running = False
 
@@ -117,11 +123,15 @@ class SingleRun:
         event = self._event(number)
         event.take_in(arguments)
         call = self._call(number, event)
+        if self._expiry is not None:
+            self._expiry.enter_one(event.batch)
         bound = time.perf_counter()
         event.show_counts()
         interpreted = call(_ORDER, 0, 1)
         executed = time.perf_counter()
         event.finish(self._note_written)
+        if self._expiry is not None:
+            self._expiry.leave(event.batch)
         outcome = event.outcome(self._strings)
         if len(event.batch.reasons) > len(self._plan.reasons) + REASONS_REMEMBERED:
             self._events.pop(number, None)

@@ -15,6 +15,7 @@ makes sure that such names never collide, whatever names users choose:
     stream__orders__price__0                       a field of a stream; a field that is a key may have several parts
     journal__Account__balance                      undo log: what a column held before the current group wrote it
     history__Account__balance                      earlier states of rows
+    limit__Session, limits__Session                rows whose time is below it have expired: now, and by event
 """
 
 from __future__ import annotations
@@ -79,6 +80,28 @@ def key_array(table: str, kind: Kind) -> str:
     return name_in_code("float_keys" if kind is Kind.FLOAT else "keys", table)
 
 
+def time_code(table: TableLayout, row: str) -> str:
+    """Code for the time by which a row expires."""
+    if table.by not in table.key:
+        return f"{column_array(table.name, table.by)}[{row}]"
+    return f"{key_array(table.name, table.by_kind)}[{row}, {table.key.index(table.by)}]"
+
+
+def time_array(table: TableLayout) -> str:
+    """The array that holds the times by which rows expire."""
+    return time_code(table, "").partition("[")[0]
+
+
+def limit_code(table: str) -> str:
+    """The time below which rows of a table have expired for the current transaction."""
+    return name_in_code("limit", table)
+
+
+def limits_array(table: str) -> str:
+    """The array that says for each event below which time rows of a table have expired."""
+    return name_in_code("limits", table)
+
+
 def wanted_array(table: str, kind: Kind) -> str:
     """The array that holds the one key being looked up, as words or as floats."""
     return name_in_code("float_wanted" if kind is Kind.FLOAT else "wanted", table)
@@ -130,6 +153,11 @@ def program_arrays(
             found.append(ArraySpec(f"values_{number}_offsets", "value column", number, "offsets"))
         found.append(ArraySpec(values_array(number, binding), "value column", number, "values", dtype=dtype))
     found += [spec for table in tables for spec in _table_arrays(table)]
+    found += [
+        ArraySpec(limits_array(table.name), "batch", "", "limits", table.name, table.by_kind.dtype)
+        for table in tables
+        if table.expires
+    ]
     found.append(ArraySpec("valid", "batch", "", "valid", dtype=np.bool_))
     found += [ArraySpec(f"results_{n}", "batch", "", "results", n, kind.dtype) for n, kind in enumerate(results)]
     found.append(ArraySpec("literals", "worker", "", "literals"))
@@ -164,13 +192,15 @@ def graph_arrays(
     remembered: Sequence[TableLayout],
     indexed: Sequence[TableLayout],
     results: Sequence[Kind],
+    clocked: bool,
 ) -> tuple[ArraySpec, ...]:
     """The further arrays of dataflow graphs: the position of a walk, streams, journals, histories, windows.
 
     Groups may write rows of the tables in `journalled`, ask for earlier states of rows of those in `remembered`, and
-    look up keys of those in `indexed`.
+    look up keys of those in `indexed`. The walk of a `clocked` program, in which rows expire, notes its current event.
     """
     found = [ArraySpec("status", "batch", "", "status", dtype=np.int32)]
+    found += [ArraySpec("moment", "lane", "", "moment")] if clocked else []
     found += _lane_arrays(flows, indexed, results)
     found += [
         ArraySpec(name_in_code("index", table.name), "table", table.name, "index", dtype=None) for table in indexed

@@ -68,11 +68,26 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """A table's columns in declared order and the names of those that form its key."""
+    """A table's columns in declared order and the names of those that form its key.
+
+    Its rows expire if `ttl` is given: a row is gone once the clock is more than `ttl` past its column `by`.
+    """
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    ttl: int | float | None = None
+    by: str = ""
+
+    @property
+    def expires(self) -> bool:
+        """Whether its rows have a time to live."""
+        return self.ttl is not None
+
+    @property
+    def by_kind(self) -> Kind:
+        """The kind of the column `by`, and so of the clock that its rows expire by."""
+        return next(column.kind for column in self.columns if column.name == self.by)
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -96,6 +111,7 @@ class TableLayout:
             "name": self.name,
             "columns": [[c.name, c.kind.value, c.default] for c in self.columns],
             "key": list(self.key),
+            **({"ttl": self.ttl, "by": self.by} if self.expires else {}),
         }
 
     @classmethod
@@ -105,4 +121,4 @@ class TableLayout:
             Column(name, Kind(kind), cast(Value, float(default) if kind == "float" else default))
             for name, kind, default in data["columns"]
         )
-        return cls(data["name"], columns, tuple(data["key"]))
+        return cls(data["name"], columns, tuple(data["key"]), data.get("ttl"), data.get("by", ""))

@@ -73,8 +73,9 @@ Parameter = RowParameter | ValueParameter
 class Access:
     """One place where a transaction touches a field of a row.
 
-    `action` is "read", "write" or "delete"; `conditions` are the tests, as source text, that must hold
-    for this place to be reached. The field `exists` stands for the row's existence.
+    `action` is "read", "write", "delete" or "expire"; `conditions` are the tests, as source text, that must hold
+    for this place to be reached. The field `exists` stands for the row's existence. A row that may have expired is
+    reset before the body runs, which is a write of all its fields.
     """
 
     parameter: str
@@ -183,7 +184,7 @@ class TransactionPlan:
     @property
     def may_delete(self) -> bool:
         """Whether it may delete rows; plain Python may do anything."""
-        return not self.compiled or any(access.action == "delete" for access in self.accesses)
+        return not self.compiled or any(access.action in ("delete", "expire") for access in self.accesses)
 
     @property
     def tables(self) -> tuple[TableLayout, ...]:
@@ -198,6 +199,13 @@ class TransactionPlan:
             return frozenset(p.name for p in self.parameters if isinstance(p, RowParameter))
         return frozenset(access.parameter for access in self.accesses if access.action != "read")
 
+    @property
+    def assigned(self) -> frozenset[str]:
+        """Those of them that the body itself may write; the others are written only if they have expired."""
+        if not self.compiled:
+            return self.written
+        return frozenset(access.parameter for access in self.accesses if access.action not in ("read", "expire"))
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
@@ -210,6 +218,20 @@ class Binding:
     parameter: Parameter
     users: tuple[int, ...]
     writers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockPlan:
+    """The clock of a program in which rows expire: the highest event time so far.
+
+    `times` has for each transaction the value binding that carries the time of its events, or -1. `untimed` are the
+    transactions that touch rows that expire and whose events have no such value: their time is `order_by`.
+    """
+
+    kind: Kind
+    tables: tuple[TableLayout, ...]
+    times: tuple[int, ...]
+    untimed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +265,8 @@ class ProgramPlan:
     flows: FlowsPlan = NO_GRAPHS
     reason_sources: tuple[tuple[int, str], ...] = ()
     """For each of `reasons`, the transaction that fails, and why: an event of a graph may read who undid its round."""
+    clock: ClockPlan | None = None
+    """None where no row expires."""
 
     @property
     def names(self) -> tuple[str, ...]:

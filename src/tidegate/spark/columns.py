@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
+from tidegate.engine.expiry import require_times
 from tidegate.engine.intake import check_type
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Kind
@@ -53,6 +54,8 @@ def check_events(schema: T.StructType, plan: ProgramPlan, order_by: str | None, 
     if requests is not None:
         fits = isinstance(found.get(requests), (T.IntegralType, T.StringType))
         problems += _column(schema, found, requests, "long or string", "requests", fits)
+    if not problems:
+        require_times(plan.clock, order_by, None if order_by is None else to_arrow_type(found[order_by]))
     if problems:
         raise InputError("transact: the events do not fit the program:\n" + "\n".join(dict.fromkeys(problems)))
 

@@ -66,6 +66,11 @@ class PlainProgram:
         self._touched: dict[tuple[str, Key], Any] = {}
         """The row objects that the running transaction works on, by table and key."""
         self._now = 0
+        self._clock: int | float | None = None
+        """The highest time of an event so far, by which rows expire."""
+        self._orders_are_times = any(
+            layout.expires for t in transactions if not t.plan.time for layout in t.plan.tables
+        )
         self.classes: dict[str, type] = {name: found for t in transactions for name, found in t.classes.items()}
         self._rows: dict[str, dict[Key, Any]] = {name: {} for name in self.classes}
         self._states: dict[str, list[tuple[Key, Any]]] = {}
@@ -94,7 +99,7 @@ class PlainProgram:
             numbers = sorted((n for n in numbers if outcomes[n] is None), key=lambda n: rows[n][order_by])
         with looking_up(self._looked_up), remembering(self._remembered):
             for number in numbers:
-                outcomes[number] = self._execute(rows[number])
+                outcomes[number] = self._execute(rows[number], order_by)
         return [outcome for outcome in outcomes if outcome is not None]
 
     def execute(self, event: Mapping[str, Any]) -> Outcome:
@@ -105,14 +110,17 @@ class PlainProgram:
         with looking_up(self._looked_up), remembering(self._remembered):
             return self._execute(event)
 
-    def _execute(self, event: Mapping[str, Any]) -> Outcome:
+    def _execute(self, event: Mapping[str, Any], order_by: str | None = None) -> Outcome:
         self._touched = {}
+        before = self._clock
         try:
             transaction = self._named(event)
+            self._advance(event.get(transaction.plan.time or (order_by if self._orders_are_times else None) or ""))
             arguments = self._arguments(transaction, event)
             self._now = arguments[transaction.plan.time] if transaction.plan.time else 0
             result = _as_column(transaction.plan, transaction(**arguments))
         except _Refused as refused:
+            self._clock = before
             return Outcome(False, str(refused), None)
         except Abort as aborted:
             return Outcome(False, aborted.reason if encodable(aborted.reason) else UnicodeEncodeError.__name__, None)
@@ -125,6 +133,16 @@ class PlainProgram:
             else:
                 self._rows[table].pop(key, None)
         return Outcome(True, None, result)
+
+    def _advance(self, time: int | float | None) -> None:
+        if time is not None:
+            self._clock = time if self._clock is None else max(self._clock, time)
+
+    def _has_expired(self, layout: TableLayout, row: Any) -> bool:
+        if layout.ttl is None or self._clock is None:
+            return False
+        clock = self._clock if layout.by_kind is Kind.INT else float(self._clock)
+        return bool(getattr(row, layout.by) < clock - layout.ttl)
 
     def _note_state(self, table: str, key: Key, row: Any) -> None:
         """Record the new state of a row if it changed and its table keeps a history."""
@@ -150,7 +168,7 @@ class PlainProgram:
     def rows(self, table: type) -> list[dict[str, Any]]:
         """The committed rows, sorted by key."""
         layout = _layout(table)
-        found = self._rows[layout.name]
+        found = {key: row for key, row in self._rows[layout.name].items() if not self._has_expired(layout, row)}
         return [{c.name: getattr(found[key], c.name) for c in layout.columns} for key in sorted(found)]
 
     def _named(self, event: Mapping[str, Any]) -> Transaction:
@@ -200,7 +218,8 @@ class PlainProgram:
         place = (layout.name, key)
         if place not in self._touched:
             found = self._rows[layout.name].get(key)
-            self._touched[place] = self._absent(layout, key) if found is None else _copied(found)
+            there = found is not None and not self._has_expired(layout, found)
+            self._touched[place] = _copied(found) if there else self._absent(layout, key)
         return self._touched[place]
 
     def _absent(self, layout: TableLayout, key: Key) -> Any:

@@ -191,7 +191,7 @@ class _GroupRun:
                 given.slot(parameter)
         slid = self._take_in(number, member, given, place)
         self._running = number  # again, after triggers
-        rows: Rows = {}
+        rows = Rows(self._batch.limits_at(int(self._lane.moment[0])))
         arguments = self._interpreter.arguments(member.transaction, given, rows)  # triggers may have written the rows
         for window in plan.windows:
             found = self._flows.window(window.identity)

@@ -77,6 +77,8 @@ class Lane:
         """Where the current round lies in the streams that lead from one stage to another."""
         self.refused = np.empty(0, np.int32)
         """By event: not 0 where it must not run."""
+        self.moment = np.zeros(1, np.int64)
+        """The event that it came to last; rows expire by what the clock says there."""
         self.hits = np.zeros(len(flows.members), np.int64)
         self.void_valid = np.zeros(1, np.bool_)
         self.void_results = [np.zeros(1, kind.dtype) for kind in plan.result_arrays]

@@ -32,6 +32,7 @@ from tidegate.engine.kernels.index import (
     resolve_events,
     resolve_lists,
 )
+from tidegate.engine.state.deadlines import Deadlines
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.touched import Touched
 from tidegate.operations.layout import Kind, TableLayout
@@ -72,6 +73,7 @@ class TableState:
         self._marks = np.zeros(SMALLEST, np.bool_)
         self._noted = np.zeros(SMALLEST, np.bool_)
         self.touched = Touched(len(self.layout.key))
+        self.deadlines = Deadlines(self.layout.by_kind) if self.layout.expires else None
 
     @property
     def float_keys(self) -> Array:
@@ -285,6 +287,24 @@ class TableState:
         for name, column in self.columns.items():
             column[slots] = rows.get(name, self.defaults[name])
         self.exists[slots] = exists
+        if self.deadlines is not None:
+            self.add_deadlines(slots)
+
+    # --- rows that expire -------------------------------------------------------------------------------
+
+    def times(self, slots: Array) -> Array:
+        """The times by which the rows in these slots expire."""
+        by, key = self.layout.by, self.layout.key
+        if by not in key:
+            return self.columns[by][slots]
+        keys = self.float_keys if self.layout.by_kind is Kind.FLOAT else self.keys
+        return np.ascontiguousarray(keys[slots, key.index(by)])
+
+    def add_deadlines(self, slots: Array) -> None:
+        """The rows in these slots were written: those that exist may expire at other times now."""
+        assert self.deadlines is not None
+        slots = slots[self.exists[slots]]
+        self.deadlines.add(slots, self.times(slots), len(self.exists))
 
     def rows(self, slots: Array) -> pa.Table:
         """The rows in some slots as Arrow, columns in declared order."""
