@@ -47,7 +47,7 @@ ENGINE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("state",),
     ("intake",),
     ("arguments", "arrival", "batch", "loading"),
-    ("arrays", "inputs", "generated", "expiry"),
+    ("arrays", "inputs", "generated", "expiry", "faults", "undoing"),
     ("interpreter", "planning", "adaptation"),
     ("execution",),
     ("graphs", "single"),

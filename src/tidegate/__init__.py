@@ -35,6 +35,7 @@ from tidegate.foundation.errors import (
     StorageUncertain,
     TidegateError,
     TidegateWarning,
+    TransactionFailed,
 )
 from tidegate.operations.decision import Chains, Decision, Families, Partitioned, Published
 from tidegate.operations.outcomes import Outcome, Step
@@ -67,6 +68,7 @@ __all__ = [
     "TidegateError",
     "TidegateWarning",
     "Transaction",
+    "TransactionFailed",
     "Window",
     "WindowRows",
     "abort",

@@ -29,6 +29,7 @@ from tidegate.durability.logged import LoggedEngine, Recovery, Scheduling
 from tidegate.durability.once_keys import OnceKeys
 from tidegate.durability.versions import check_keep_versions
 from tidegate.engine.core import EngineCore
+from tidegate.engine.faults import OnError
 from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.report import BatchReport
 from tidegate.foundation.arguments import flag, one_of, path, refusal, shown, whole
@@ -67,6 +68,7 @@ class Engine:
         recovery: Recovery = "weak",
         sync: Sync = "group",
         keep_versions: int | None = None,
+        on_error: OnError = "abort",
     ) -> None:
         """Make an engine.
 
@@ -89,6 +91,11 @@ class Engine:
             keep_versions: with a state folder, how many of the newest checkpoints `read_state` and `tidegate state` can
                 go back to; the log after the oldest of them is kept too. None keeps 2. A checkpoint is a version of
                 the state: one is written after 64 MB of log, and when the engine is closed.
+            on_error: what an exception in a transaction declared `compiled=False` does, other than `tg.abort` and
+                `tg.require`. "abort": the transaction aborts, with the exception and its message as the reason; the
+                first traceback of each kind is logged. "raise": the call raises `TransactionFailed`, with the event and
+                the line, and nothing of its batch is committed. In memory, such an engine copies its rows before each
+                run.
         """
         check_strategy(strategy, lasting=directory is not None)
         workers = whole("workers", workers)
@@ -97,13 +104,8 @@ class Engine:
         flag("record", record)
         one_of("recovery", recovery, get_args(Recovery))
         one_of("sync", sync, get_args(Sync))
-        if keep_versions is not None:
-            check_keep_versions(keep_versions)
-            if directory is None:
-                raise DefinitionError(
-                    f"keep_versions={keep_versions}: an engine without a state folder has its newest rows in memory, "
-                    "and no versions; say where to keep them, directory=..., or leave keep_versions out"
-                )
+        one_of("on_error", on_error, get_args(OnError))
+        _check_keep_versions(keep_versions, folder)
         self._program = build_program(transactions)
         outside = [name for member in members_of(transactions) for name in member.outside]
         self._constants = [name for name in outside if name.is_constant]
@@ -117,10 +119,17 @@ class Engine:
         if folder is not None:
             scheduling = Scheduling(strategy, workers, punctuation, record)
             kept = CHECKPOINTS_KEPT if keep_versions is None else keep_versions
-            self._kept = LoggedEngine(self._program, folder, recovery, sync, scheduling, keep_versions=kept)
+            options: dict[str, Any] = {"keep_versions": kept, "on_error": on_error}
+            self._kept = LoggedEngine(self._program, folder, recovery, sync, scheduling, **options)
         else:
             self._memory = EngineCore(
-                self._program, strategy=strategy, workers=workers, punctuation=punctuation, record=record
+                self._program,
+                strategy=strategy,
+                workers=workers,
+                punctuation=punctuation,
+                record=record,
+                on_error=on_error,
+                undoing=True,
             )
             self._codec, self._keys = Codec(plans), OnceKeys()
 
@@ -364,3 +373,14 @@ class Engine:
                 f"{', '.join(self._numbers)}"
             )
         return number
+
+
+def _check_keep_versions(keep_versions: int | None, folder: str | None) -> None:
+    if keep_versions is None:
+        return
+    check_keep_versions(keep_versions)
+    if folder is None:
+        raise DefinitionError(
+            f"keep_versions={keep_versions}: an engine without a state folder has its newest rows in memory, "
+            "and no versions; say where to keep them, directory=..., or leave keep_versions out"
+        )

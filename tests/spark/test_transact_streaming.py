@@ -486,3 +486,30 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
+
+
+def test_a_mistake_in_plain_python_stops_the_query_and_a_corrected_one_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def program(field: str) -> tg.Transaction:
+        @tg.transaction(compiled=False)
+        def book(dst: Account, amount: int) -> int:
+            setattr(dst, field if amount == 13 else "balance", dst.balance + amount)
+            return dst.balance
+
+        return book
+
+    inbox, schema = Inbox(tmp_path / "in"), "event long, dst long, amount long"
+    inbox.add_text('{"event": 1, "dst": 1, "amount": 5}\n')
+    drain(
+        transact(inbox.stream(spark, schema), program("balanc"), state=tmp_path / "state", on_error="raise"), tmp_path
+    )
+    inbox.add_text('{"event": 2, "dst": 1, "amount": 6}\n{"event": 3, "dst": 1, "amount": 13}\n')
+    failing = transact(inbox.stream(spark, schema), program("balanc"), state=tmp_path / "state", on_error="raise")
+    with pytest.raises(StreamingQueryException, match=r"(?s)transaction 'book' raised AttributeError.*amount=13"):
+        drain(failing, tmp_path)
+    assert balances(spark, tmp_path / "state") == {1: 5}  # nothing of the micro-batch
+    mended = transact(inbox.stream(spark, schema), program("balance"), state=tmp_path / "state", on_error="raise")
+    drain(mended, tmp_path)
+    assert written(spark, tmp_path) == {1: (True, None, 5), 2: (True, None, 11), 3: (True, None, 24)}
+    assert balances(spark, tmp_path / "state") == {1: 24}

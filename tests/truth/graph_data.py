@@ -48,6 +48,8 @@ class Procedure:
     """The parameter that carries its own time, if it says one."""
     looks_up: tuple[type, ...] = ()
     """The tables that its text names: those whose rows it may look up."""
+    compiled: bool = True
+    """Whether a reason is the bare name of an exception; of plain Python it has the message, too."""
 
     @property
     def stream(self) -> Stream | None:

@@ -393,7 +393,8 @@ class Model:
         except Abort as abort:
             raise Failed(procedure, str(abort)) from abort
         except Exception as error:
-            raise Failed(procedure, type(error).__name__) from error
+            message = "" if procedure.compiled else str(error)
+            raise Failed(procedure, type(error).__name__ + (message and f": {message}")) from error
         for (table, key), row in rows.items():
             after = {field: row.__dict__[field] for field in row._defaults} if row.exists else None
             if differs(self.state.tables[table].get(key), after):

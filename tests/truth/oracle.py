@@ -172,12 +172,20 @@ def declarations(source: str, filename: str = "<oracle>", stand_in: Any = STAND_
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """`faults` are all that is wrong with a bad event: which of them is the reason is not specified."""
+    """`faults` are all that is wrong with a bad event: which of them is the reason is not specified.
+
+    `told` is the reason where the function is not compiled: an exception's name and message.
+    """
 
     committed: bool
     reason: str | None
     result: Any
     faults: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    told: str | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def bare(self, reason: str | None) -> str | None:
+        """A reason that an engine gave, without the message if it is this one's."""
+        return self.reason if reason is not None and reason == self.told else reason
 
 
 class Oracle:
@@ -277,7 +285,8 @@ class Oracle:
         except Abort as abort:
             return Outcome(False, str(abort), None)
         except Exception as error:
-            return Outcome(False, type(error).__name__, None)
+            name = type(error).__name__
+            return Outcome(False, name, None, told=f"{name}: {error}" if str(error) else name)
         for (name, key), row in rows.items():
             if row.exists:
                 self.state[name][key] = {field: row.__dict__[field] for field in row._defaults}

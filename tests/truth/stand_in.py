@@ -73,7 +73,7 @@ def transaction(
     time: str = "",
 ) -> Any:
     if function is None:
-        return lambda given: transaction(given, on=on, emits=emits, is_trigger=is_trigger, time=time)
+        return lambda given: transaction(given, compiled=compiled, on=on, emits=emits, is_trigger=is_trigger, time=time)
     hints = inspect.get_annotations(function, eval_str=True)
     parameters = []
     for name in inspect.signature(function).parameters:
@@ -83,7 +83,7 @@ def transaction(
     returns = oracle.without_none(hints.get("return"))
     named = tuple(_tables_in(function))
     given = (function.__name__, function, tuple(parameters), returns)
-    return Procedure(*given, on, tuple(emits), is_trigger, time, named)
+    return Procedure(*given, on, tuple(emits), is_trigger, time, named, compiled)
 
 
 def _tables_in(function: Any) -> Iterator[type]:
@@ -97,7 +97,7 @@ def _tables_in(function: Any) -> Iterator[type]:
 
 
 def trigger(*, on: Stream | Window, emits: Sequence[Stream] = (), compiled: bool = True, time: str = "") -> Any:
-    return transaction(on=on, emits=emits, is_trigger=True, time=time)
+    return transaction(compiled=compiled, on=on, emits=emits, is_trigger=True, time=time)
 
 
 def dataflow(

@@ -60,6 +60,7 @@ from tidegate.durability.version_info import Owner
 from tidegate.durability.version_reader import VersionReader
 from tidegate.durability.versions import VersionInfo
 from tidegate.engine.core import EngineCore
+from tidegate.engine.faults import OnError
 from tidegate.engine.graphs.steps import pack_steps, unpack_steps
 from tidegate.engine.report import BatchResult
 from tidegate.foundation.errors import InputError, StateOwned, StorageFailed, StorageUncertain
@@ -103,8 +104,9 @@ class LoggedEngine:
         scheduling: Scheduling | None = None,
         background: Background | None = None,
         keep_versions: int = CHECKPOINTS_KEPT,
+        on_error: OnError = "abort",
     ) -> None:
-        self.program = program
+        self.program, self._on_error = program, on_error
         self.lock = threading.RLock()
         self._scheduling = scheduling or Scheduling()
         self._storage = open_storage(path) if isinstance(path, str) else path
@@ -473,6 +475,7 @@ class LoggedEngine:
             workers=options.workers,
             punctuation=options.punctuation,
             record=options.record,
+            on_error=self._on_error,
         )
 
     def _let_go(self) -> None:

@@ -45,6 +45,7 @@ from tidegate.durability.version_log import Log, executed_events, order_again, p
 from tidegate.durability.versions import VersionInfo, VersionStore
 from tidegate.engine.arrival import Arrival, content_hashes
 from tidegate.engine.core import EngineCore
+from tidegate.engine.faults import OnError
 from tidegate.foundation.errors import (
     DefinitionError,
     InputError,
@@ -80,6 +81,7 @@ class VersionedEngine:
         punctuation: int | None = None,
         record: bool = False,
         log: Log = "changes",
+        on_error: OnError = "abort",
     ) -> None:
         self._storage = open_storage(path) if isinstance(path, str) else path
         if log == "commands":
@@ -87,7 +89,7 @@ class VersionedEngine:
         self.program, self._log = program, log
         self._fingerprint = fingerprint(program)
         self._strategy, self._workers, self._punctuation = strategy, workers, punctuation
-        self._record = record
+        self._record, self._on_error = record, on_error
         self._store = VersionStore(self._storage, keep_versions)
         self._housekeeping = Housekeeping(self._store)
         self._core: EngineCore | None = None
@@ -267,7 +269,7 @@ class VersionedEngine:
         order = order_again(stored, events, arrival)
         if order is None or events.num_rows != known.events:
             raise self._changed(known, f"{known.events} events then, others now ({events.num_rows})")
-        with tracking(self.core, stored.events is None):
+        with tracking(self.core, stored.events is None), self.core.faults.forgiven():
             result = self.core.run(events, order, arrival.refused, arrival.times, collect=True)
         if stored.events is None and not _same(result.changes, stored.changes):
             raise self._changed(known, "the same number of events, but they changed other rows")
@@ -346,6 +348,7 @@ class VersionedEngine:
             workers=self._workers,
             punctuation=self._punctuation,
             record=self._record,
+            on_error=self._on_error,
         )
         core.tracking = self._log == "changes"
         return core

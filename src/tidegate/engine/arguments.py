@@ -15,7 +15,7 @@ from tidegate.engine.intake import arrow_type
 from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Kind, TableLayout
-from tidegate.operations.plan import Parameter, RowParameter, TransactionPlan
+from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter, TransactionPlan
 
 
 def argument_columns(plan: TransactionPlan, arguments: Mapping[str, Any]) -> dict[str, pa.Array]:
@@ -78,3 +78,11 @@ _PLAIN_TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.BOOL: (bool, np.bool_),
     Kind.STR: (str,),
 }
+
+
+def completed(plan: ProgramPlan, events: pa.Table) -> pa.Table:
+    """Events of one transaction, with null columns for what the other transactions need."""
+    for name in plan.columns:
+        if name not in events.column_names:
+            events = events.append_column(name, pa.nulls(events.num_rows))
+    return events

@@ -12,8 +12,10 @@ This class is not thread-safe and knows no files; `tidegate.Engine` and the Spar
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,19 +23,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.engine.arguments import argument_columns, key_columns
+from tidegate.engine.arguments import argument_columns, completed, key_columns
 from tidegate.engine.arrival import Arrival, arrange
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job
 from tidegate.engine.execution.runner import Runner
 from tidegate.engine.expiry import CLOCK, Expiry, require_times
+from tidegate.engine.faults import Faults, OnError
 from tidegate.engine.generated import load
 from tidegate.engine.graphs.outputs import output_number, outputs_of, restore_outputs
 from tidegate.engine.graphs.steps import StepRecord
 from tidegate.engine.graphs.store import GraphStore, layouts_of, require_same_memory
 from tidegate.engine.graphs.waiting import NOTHING_WAITS, Waiting
 from tidegate.engine.graphs.walk import GraphWalk
-from tidegate.engine.intake import Bound, bind, join_bounds, name_column, require_column
+from tidegate.engine.intake import bind_events, join_bounds, name_column, require_column, require_free_names
 from tidegate.engine.kernels.strings import first_word
 from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, store_rows
 from tidegate.engine.report import BatchReport, BatchResult
@@ -42,6 +45,7 @@ from tidegate.engine.stages import Stages
 from tidegate.engine.state.columns import key_words, one_piece
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
+from tidegate.engine.undoing import undone
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.operations.decision import Strategy
@@ -74,7 +78,8 @@ class EngineCore:
     """A program and its tables.
 
     `extra` are tables that the state holds and the program does not use; with `track_changes` the
-    engine remembers which rows were written until they are collected, except while `tracking` is off.
+    engine remembers which rows were written until they are collected, except while `tracking` is off. With `undoing`,
+    a run that ends with TransactionFailed (`on_error="raise"`) changed nothing; without, the rows must be dropped.
     """
 
     def __init__(
@@ -86,8 +91,12 @@ class EngineCore:
         workers: int = 1,
         punctuation: int | None = None,
         record: bool = False,
+        on_error: OnError = "abort",
+        undoing: bool = False,
     ) -> None:
         self.program = program
+        self.faults = Faults(program, on_error)
+        self._undoing = undoing and self.faults.may_end_a_run
         self.plan = program.plan
         self.strings = StringPool()
         known = {layout.name for layout in self.plan.tables}
@@ -103,8 +112,8 @@ class EngineCore:
         self._strings_limit = STRINGS_KEPT
         self._replayed: _Entered | None = None
         module = load(self.plan)
-        self.runner = Runner(program, module, self.tables, strategy, workers, punctuation)
-        self.flows = GraphWalk(program, module, dict(self.tables), self.runner.workers, record)
+        self.runner = Runner(program, module, self.tables, strategy, workers, punctuation, self.faults)
+        self.flows = GraphWalk(program, module, dict(self.tables), self.runner.workers, record, self.faults)
         self._executor: Executor = Stages(self.plan, self.runner, self.flows, strategy, self.runner.workers)
         self._in_graphs = {member.transaction for member in self.plan.flows.members}
         self._flow_store: GraphStore | None = None
@@ -172,10 +181,18 @@ class EngineCore:
             collect: whether the result shall have the changed rows and the tuples in output streams, this run's and
                 those that accumulated before it; otherwise they go on accumulating.
         """
-        with Interrupts() as interrupts:
+        with Interrupts() as interrupts, self._undone():
             entered = self._enter(events, order, refused or {}, times, begins)
             job = Job(entered.batch, entered.order, interrupts, trace=trace)
             return self._leave(entered, self._executor.run(job), collect)
+
+    def _undone(self) -> AbstractContextManager[None]:
+        """A block that leaves everything as it was, if it ends with TransactionFailed."""
+        if not self._undoing:
+            return contextlib.nullcontext()
+        self._collect_strings_if_due()  # not inside the block: other numbers could not be undone
+        tables = list(self.tables.values())
+        return undone([*tables, *(table.touched for table in tables), *self.flows.holders(), self._expiry])
 
     def arrange(self, events: pa.Table, order_by: str | None, late_below: Any = None) -> Arrival:
         """The order of a batch that a user gives, and what `run` needs besides."""
@@ -314,19 +331,12 @@ class EngineCore:
         plan = self.plan.transactions[number]
         columns = argument_columns(plan, arguments)
         columns[TRANSACTION_COLUMN] = pa.array([plan.name])
-        outcomes = self.run(self._complete(pa.table(columns))).outcomes
+        outcomes = self.run(completed(self.plan, pa.table(columns))).outcomes
         outcome = outcomes.slice(0, 1).select(list(OUTCOME_COLUMNS)).to_pylist()[0]
         result = outcome["result"]
         if self.plan.result_by_transaction and result is not None:
             result = result.get(plan.name)
         return Outcome(outcome["committed"], outcome["reason"], result)
-
-    def _complete(self, events: pa.Table) -> pa.Table:
-        """Null columns for what the other transactions need."""
-        for name in self.plan.columns:
-            if name not in events.column_names:
-                events = events.append_column(name, pa.nulls(events.num_rows))
-        return events
 
     def _take_in(
         self,
@@ -339,13 +349,12 @@ class EngineCore:
         bindings = (*self.plan.rows, *self.plan.values)
         columns = [require_column(events, binding.parameter, "events") for binding in bindings]
         names = name_column(events, self.plan, "events")
-        taken = [name for name in OUTCOME_COLUMNS if name in events.column_names]
-        if taken:
-            raise InputError(
-                f"events: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
-            )
+        require_free_names(events)
         tables = [[waiting.column(table, b.parameter) for b in bindings] for table in waiting.tables]
-        parts = [[self._bind(b.parameter, c) for b, c in zip(bindings, t, strict=True)] for t in (*tables, columns)]
+        parts = [
+            [bind_events(c, b.parameter, self.strings) for b, c in zip(bindings, t, strict=True)]
+            for t in (*tables, columns)
+        ]
         bound_columns = [join_bounds(found) for found in zip(*parts, strict=True)]
         batch = Batch(self.plan, len(waiting) + events.num_rows)
         batch.rows, batch.values = bound_columns[: len(self.plan.rows)], bound_columns[len(self.plan.rows) :]
@@ -364,14 +373,6 @@ class EngineCore:
             else:
                 batch.slots.append(table.resolve_lists(bound.values, chosen, bound.offsets))
         return batch
-
-    def _bind(self, parameter: Any, column: pa.Array) -> Bound:
-        try:
-            return bind(column, parameter, self.strings)
-        except pa.ArrowInvalid as error:
-            raise InputError(
-                f"events: column {parameter.name!r} of type {column.type} holds a value that does not fit: {error}"
-            ) from error
 
     # --- changes --------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from tidegate.engine.state.columns import column_values, key_words, one_piece
 from tidegate.engine.state.strings import StringPool, read_only
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Column, Kind, TableLayout
-from tidegate.operations.outcomes import TRANSACTION_COLUMN
+from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN
 from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter
 
 Array = npt.NDArray[Any]
@@ -118,6 +118,25 @@ def bind(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
         _merge_valid(valid_mask(column), _rows_without(offsets, None if flat.valid is None else ~flat.valid)),
         _rows_with(offsets, flat.nan),
     )
+
+
+def require_free_names(events: pa.Table) -> None:
+    """Refuse events with a column that outcomes have."""
+    taken = [name for name in OUTCOME_COLUMNS if name in events.column_names]
+    if taken:
+        raise InputError(
+            f"events: column {taken[0]!r} is what the outcome is called; rename the event's column of that name"
+        )
+
+
+def bind_events(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
+    """The same for a column of events; InputError for a value that does not fit."""
+    try:
+        return bind(column, parameter, strings)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"events: column {parameter.name!r} of type {column.type} holds a value that does not fit: {error}"
+        ) from error
 
 
 def join_bounds(parts: Sequence[Bound]) -> Bound:

@@ -20,6 +20,7 @@ import numpy as np
 from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.table import coerce
 from tidegate.engine.batch import Batch
+from tidegate.engine.faults import Faults
 from tidegate.engine.inputs import EventInput, Input, slot_of_key
 from tidegate.engine.state.history import History
 from tidegate.engine.state.strings import StringPool
@@ -45,9 +46,11 @@ class Interpreter:
         program: Program,
         tables: Mapping[str, TableState],
         strings: StringPool,
+        faults: Faults,
         histories: Mapping[str, History] | None = None,
     ) -> None:
         self._program, self._tables, self._strings = program, tables, strings
+        self.faults = faults
         self._histories = histories or {}
         bindings = (program.plan.rows, program.plan.values)
         self._columns = {binding.parameter: place for found in bindings for place, binding in enumerate(found)}
@@ -55,6 +58,7 @@ class Interpreter:
     def run(self, batch: Batch, event: int) -> None:
         """Run one event and note its outcome in the batch."""
         number = int(batch.kinds[event])
+        self.faults.events = (event,)
         reason = reason_of(partial(self._run_event, batch, event, number))
         if reason is not None:
             batch.status[event] = batch.reason(reason)
@@ -62,8 +66,9 @@ class Interpreter:
 
     def _run_event(self, batch: Batch, event: int, number: int) -> None:
         rows = Rows(batch.limits_at(event))
-        value = self.call(number, self.arguments(number, self.event(batch, event), rows), rows)
-        self.give_back(batch, event, number, value)
+        arguments = self.arguments(number, self.event(batch, event), rows)
+        with self.faults.caught(number, arguments):
+            self.give_back(batch, event, number, self.call(number, arguments, rows))
         for table, slot, row in assigned(rows):
             self.write(self._tables[table], slot, row)
 
@@ -185,7 +190,7 @@ def reason_of(work: Callable[[], object]) -> str | None:
     except Abort as aborted:
         reason = str(aborted.reason)
         return reason if encodable(reason) else UnicodeEncodeError.__name__
-    except Exception as error:
+    except Exception as error:  # not of the function itself, which `Faults.caught` surrounds
         return type(error).__name__
     return None
 

@@ -34,7 +34,7 @@ from tidegate.engine.intake import Bound, arrow_type, check_type
 from tidegate.engine.report import BatchReport
 from tidegate.engine.state.strings import StringPool, read_only
 from tidegate.engine.state.table import TableState
-from tidegate.foundation.errors import InputError
+from tidegate.foundation.errors import InputError, TransactionFailed
 from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN, Outcome
 from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter, ValueParameter
@@ -127,7 +127,11 @@ class SingleRun:
             self._expiry.enter_one(event.batch)
         bound = time.perf_counter()
         event.show_counts()
-        interpreted = call(_ORDER, 0, 1)
+        try:
+            interpreted = call(_ORDER, 0, 1)
+        except TransactionFailed:
+            event.finish(self._note_written)
+            raise
         executed = time.perf_counter()
         event.finish(self._note_written)
         if self._expiry is not None:

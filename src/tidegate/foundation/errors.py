@@ -2,6 +2,7 @@
 
     TidegateError
       DefinitionError       the program is wrong; raised before any event runs, with the line
+      TransactionFailed     a function in plain Python raised, and on_error="raise"; names event and line
       InputError            this batch is wrong; names the column and the row
       LimitExceeded         names what was requested and what there is room for
       StorageFailed         the file system refused; names the file, nothing was committed
@@ -29,6 +30,10 @@ class TidegateError(Exception):
 
 class DefinitionError(TidegateError):
     """A table, a transaction or a program is declared wrongly."""
+
+
+class TransactionFailed(TidegateError):
+    """A transaction declared `compiled=False` raised, where on_error="raise"; nothing of its batch is committed."""
 
 
 class InputError(TidegateError):

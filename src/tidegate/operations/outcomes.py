@@ -21,6 +21,17 @@ class Outcome:
     result: Any
 
 
+REASON_LENGTH_MAX = 500
+"""A reason that is made of an exception's message is cut behind so many characters."""
+
+
+def error_reason(error: Exception, compiled: bool) -> str:
+    """Why a transaction aborts whose function raised: compiled code knows the exception's name, and no message."""
+    name, message = type(error).__name__, "" if compiled else str(error)
+    reason = f"{name}: {message}"[:REASON_LENGTH_MAX] if message else name
+    return reason.encode(errors="replace").decode()  # Arrow takes no unpaired surrogates
+
+
 def rolled_back(transaction: str, reason: str) -> str:
     """Why a transaction aborted that did not fail itself: another one of its group did, for this reason."""
     return f"rolled back by {transaction}: {reason}"

@@ -36,6 +36,7 @@ from tidegate.durability.served import Applicant, call_applicant, once_applicant
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
+from tidegate.engine.faults import OnError
 from tidegate.foundation.errors import InputError, StateOwned
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.decision import Strategy
@@ -55,7 +56,7 @@ OUTPUT_ROWS = 1 << 16
 ENGINES_MAX = 4
 """The most engines that one worker keeps in memory; beyond this the least recently used one is dropped."""
 
-_engines: OrderedDict[tuple[str, str, int, Log, Strategy], VersionedEngine] = OrderedDict()
+_engines: OrderedDict[tuple[str, str, int, Log, Strategy, OnError], VersionedEngine] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class TaskSettings:
     strategy: Strategy = "adaptive"
     workers: int | None = None
     executor_cores: int = 1
+    on_error: OnError = "abort"
 
 
 def make_task(settings: TaskSettings) -> Task:
@@ -145,7 +147,14 @@ def _as_declared(outcomes: pa.Table, declared: pa.Schema) -> pa.Table:
 
 def _engine(settings: TaskSettings) -> VersionedEngine:
     """The warm engine of this worker for this state and program, or a new one."""
-    key = (settings.path, settings.digest, settings.keep_versions, settings.log, settings.strategy)
+    key = (
+        settings.path,
+        settings.digest,
+        settings.keep_versions,
+        settings.log,
+        settings.strategy,
+        settings.on_error,
+    )
     engine = _engines.pop(key, None)
     if engine is None:
         for other in [other for other in _engines if other[0] == settings.path]:
@@ -158,6 +167,7 @@ def _engine(settings: TaskSettings) -> VersionedEngine:
             keep_versions=settings.keep_versions,
             strategy=settings.strategy,
             log=settings.log,
+            on_error=settings.on_error,
         )
     _engines[key] = engine
     return engine

@@ -39,6 +39,8 @@ from tidegate.durability.version_info import Owner, VersionInfo
 from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.durability.versions import VersionStore, check_keep_versions
+from tidegate.engine.faults import OnError
+from tidegate.foundation.arguments import one_of
 from tidegate.foundation.errors import DefinitionError, InputError
 from tidegate.foundation.storage import open_storage
 from tidegate.operations.decision import Strategy, check_strategy
@@ -73,6 +75,7 @@ def transact(
     log: Log = "changes",
     strategy: Strategy = "adaptive",
     workers: int | None = None,
+    on_error: OnError = "abort",
 ) -> DataFrame:
     """Run transactions over events, in order, exactly once, on state that lasts.
 
@@ -105,6 +108,9 @@ def transact(
         workers: threads for the transactions of a batch. By default the cores of the executor (`local[N]`,
             `spark.executor.cores`): Spark leaves them idle while the one task of this stage runs. Queries on one
             executor share them. Give 1 if other jobs of your application need the cores.
+        on_error: what an exception in a transaction declared `compiled=False` does, as for `tg.Engine`. "abort": its
+            event aborts; the worker logs the first of each kind. "raise": the query fails, nothing of the micro-batch
+            is committed, and the query goes on with it when it is started again with a corrected function.
 
     Returns:
         The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
@@ -114,6 +120,7 @@ def transact(
     """
     program = build_program(transactions)
     check_strategy(strategy, lasting=True)
+    one_of("on_error", on_error, get_args(OnError))
     path = _check_arguments(state, late, keep_versions, log, workers, order_by=order_by, requests=requests)
     if log == "commands":
         require_repeatable(program, "transact")
@@ -121,19 +128,10 @@ def transact(
     newest = _prepared(program, path, initial or {}, keep_versions)
     remember(path, program)
     watch(events, path)
-    settings = _task_settings(
-        events,
-        program,
-        path,
-        newest,
-        order_by=order_by,
-        late=late,
-        keep_versions=keep_versions,
-        requests=requests,
-        log=log,
-        strategy=strategy,
-        workers=workers,
-    )
+    reading = {"order_by": order_by, "late": late, "requests": requests}
+    keeping = {"log": log, "keep_versions": keep_versions}
+    running = {"strategy": strategy, "workers": workers, "on_error": on_error}
+    settings = _task_settings(events, program, path, newest, **reading, **keeping, **running)
     marked = _marked(events, path, order_by)
     return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
 

@@ -20,7 +20,7 @@ from tidegate.foundation.arguments import items, refusal, shown
 from tidegate.foundation.arrow_tables import RowData, as_table
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Kind, TableLayout, encodable
-from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome
+from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome, error_reason
 from tidegate.operations.plan import RowParameter, TransactionPlan
 
 Key = tuple[Any, ...]
@@ -125,7 +125,7 @@ class PlainProgram:
         except Abort as aborted:
             return Outcome(False, aborted.reason if encodable(aborted.reason) else UnicodeEncodeError.__name__, None)
         except Exception as error:
-            return Outcome(False, type(error).__name__, None)
+            return Outcome(False, error_reason(error, transaction.plan.compiled), None)
         for (table, key), row in self._touched.items():
             self._note_state(table, key, row)
             if row.exists:

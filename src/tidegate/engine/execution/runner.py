@@ -43,6 +43,7 @@ from tidegate.engine.execution.scheduler import Run, Scheduler
 from tidegate.engine.execution.serial import SerialRun
 from tidegate.engine.execution.timing import ticks_per_second
 from tidegate.engine.execution.workers import Workers
+from tidegate.engine.faults import Faults
 from tidegate.engine.kernels.operation import SAMPLE
 from tidegate.engine.planning.builder import GraphBuilder
 from tidegate.engine.state.strings import StringPool
@@ -85,9 +86,10 @@ class Runner:
         tables: Mapping[str, TableState],
         strategy: Strategy,
         workers: int,
-        punctuation: int | None = None,
+        punctuation: int | None,
+        faults: Faults,
     ) -> None:
-        self._program, self._module, self._tables = program, module, tables
+        self._program, self._module, self._tables, self._faults = program, module, tables, faults
         self._interval = punctuation
         self.punctuation = Punctuation()
         self.plan = program.plan
@@ -111,7 +113,7 @@ class Runner:
 
     def use_strings(self, strings: StringPool) -> None:
         """Switch to another string pool, with other string numbers."""
-        self.serial = SerialRun(self._program, self._module, self._tables, strings)
+        self.serial = SerialRun(self._program, self._module, self._tables, strings, self._faults)
 
     def run(self, job: Job) -> Execution:
         """Run events of plain transactions, in pieces if a punctuation interval was set."""

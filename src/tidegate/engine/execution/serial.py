@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tidegate.engine.arrays import ArrayBinder, strings_of, workspace
 from tidegate.engine.batch import Batch
+from tidegate.engine.faults import Faults
 from tidegate.engine.interpreter import Interpreter
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
@@ -29,13 +30,18 @@ class SerialRun:
     """Runs events of a program on its tables in order."""
 
     def __init__(
-        self, program: Program, module: ModuleType, tables: Mapping[str, TableState], strings: StringPool
+        self,
+        program: Program,
+        module: ModuleType,
+        tables: Mapping[str, TableState],
+        strings: StringPool,
+        faults: Faults,
     ) -> None:
         self.plan = program.plan
         self.strings = strings_of(self.plan, strings)
         self._module = module
         self.arrays = ArrayBinder(self.plan.arrays, {("table", name): table for name, table in tables.items()})
-        self._interpreter = Interpreter(program, tables, strings)
+        self._interpreter = Interpreter(program, tables, strings, faults)
         self._compiled = [plan.compiled for plan in self.plan.transactions]
         self._plain = is_uncompiled()
         self._one_at_a_time = threading.RLock()  # a plain function may execute another transaction

@@ -106,6 +106,7 @@ class _GroupRun:
 
     def run(self) -> None:
         """Run all members, in their order, on all tuples of the round."""
+        self._interpreter.faults.events = self._lane.open_batch(self._active).tolist()
         for number in self.members:
             member = self._flows.members[number]
             if member.on_window >= 0:
@@ -204,10 +205,11 @@ class _GroupRun:
                 raise TypeError(f"{plan.name} does not declare that it emits into {stream.name!r}")
             emitted.append((found, self._parts(stream, fields)))
 
-        with collecting(sink):
-            value = self._interpreter.call(member.transaction, arguments, rows)
-        if member.gives_results:
-            self._interpreter.give_back(self._batch, place, member.transaction, value)
+        with self._interpreter.faults.caught(member.transaction, arguments):
+            with collecting(sink):
+                value = self._interpreter.call(member.transaction, arguments, rows)
+            if member.gives_results:
+                self._interpreter.give_back(self._batch, place, member.transaction, value)
         now = arguments[plan.time] if plan.time else 0
         for name, slot, row in assigned(rows):
             table = self._tables[name]

@@ -34,6 +34,7 @@ from tidegate.engine.arrays import ArrayBinder, strings_of, workspace
 from tidegate.engine.batch import Batch
 from tidegate.engine.execution.executions import Execution, Executor, Job, joined
 from tidegate.engine.execution.workers import Workers
+from tidegate.engine.faults import Faults
 from tidegate.engine.graphs.group_run import run_group
 from tidegate.engine.graphs.lanes import Lane, Pipeline, aborts_of, history_of, pieces_of
 from tidegate.engine.graphs.steps import StepCodec, StepRecord, misfit
@@ -94,7 +95,9 @@ class GraphWalk:
         tables: Mapping[str, TableState],
         workers: Workers,
         record: bool,
+        faults: Faults,
     ) -> None:
+        self._faults = faults
         self.plan, self.flows = program.plan, program.plan.flows
         self.recording = record and bool(self.flows.members)
         """Whether a history is kept: of all that runs, plain transactions too."""
@@ -147,11 +150,16 @@ class GraphWalk:
         """The number of the last round of each graph."""
         return self._whole.rounds
 
+    def holders(self) -> list[object]:
+        """All that has what the graphs remember from batch to batch."""
+        own = [self._whole, self.waiting, self.history]
+        return [*own, *self.streams, *self.windows, *self._journals.values(), *self.histories.values()]
+
     def use_strings(self, strings: StringPool) -> None:
         """Strings have other numbers from now on."""
         self._strings = strings
         self._program_strings = strings_of(self.plan, strings)
-        self._interpreter = Interpreter(self._program, self._tables, strings, self.histories)
+        self._interpreter = Interpreter(self._program, self._tables, strings, self._faults, self.histories)
 
     def string_numbers(self) -> list[Array]:
         """The numbers of all strings that windows, streams and earlier states hold."""
