@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path.cwd()
-SHELL_SECONDS_MAX = 120
+SHELL_SECONDS_MAX = 300
 
 
 def main() -> None:
