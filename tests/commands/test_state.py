@@ -124,3 +124,20 @@ def test_errors_and_release_are_shown_to_the_letter(path: Path, tmp_path: Path) 
     shutil.copytree(path, copy)
     assert r"[/]copy\x1b[31m" in shown("release", copy)
     assert r"[/]nothing\x1b[31m" in shown("ls", tmp_path / "[/]nothing\x1b[31m", code=1)
+
+
+def test_a_table_whose_rows_expire_is_shown_with_its_time_to_live(tmp_path: Path) -> None:
+    @tg.table(key="id", ttl=10, by="seen")
+    class Lease:
+        id: int
+        seen: int = 0
+
+    @tg.transaction(compiled=False, time="ts")
+    def renew(lease: Lease, ts: int) -> None:
+        lease.seen = ts
+
+    with tg.Engine([renew], directory=tmp_path) as engine:
+        engine.execute(renew, lease=1, ts=4)
+    assert "Lease: 1 rows, each until 10 after seen" in " ".join(shown("show", tmp_path).split())
+    tables = json.loads(tidegate("ls", tmp_path, "--json").stdout)["versions"][-1]["tables"]
+    assert [(t["ttl"], t["by"]) for t in tables if t["name"] == "Lease"] == [(10, "seen")]

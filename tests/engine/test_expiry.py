@@ -267,7 +267,7 @@ def test_rows_may_expire_by_a_part_of_their_key_and_near_the_ends_of_64_bits() -
         ({"ttl": 3}, "table Bad: by is missing"),
         ({"by": "at"}, "table Bad: ttl is missing"),
         ({"ttl": 3, "by": "nowhere"}, "by='nowhere' is not a field"),
-        ({"ttl": 3, "by": "name"}, "by='name' is a field of type str"),
+        ({"ttl": 3, "by": "name"}, "by='name' is no int or float"),
         ({"ttl": 0, "by": "at"}, "ttl=0 is no time to live"),
         ({"ttl": True, "by": "at"}, "ttl=True is no time to live"),
         ({"ttl": 1.5, "by": "at"}, "required: a positive whole number"),

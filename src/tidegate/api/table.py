@@ -37,9 +37,6 @@ Class = TypeVar("Class", bound=type)
 
 KINDS: dict[object, Kind] = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR}
 RESERVED = frozenset({"exists"})
-_TIMES = (Kind.INT, Kind.FLOAT)
-"""The kinds of fields by which rows can expire."""
-
 _INT_LIMIT = 2**63
 
 
@@ -94,7 +91,10 @@ def table(
 
     def declare(declared: Class) -> Class:
         try:
-            layout = _with_ttl(_layout(declared, names, place, frame), ttl, by, place)
+            layout = _layout(declared, names, place, frame)
+            if ttl is not None or by is not None:
+                hints = get_type_hints(declared, localns=dict(frame.f_locals))
+                layout = _with_ttl(layout, ttl, by, [name for name in hints if hints[name] in (int, float)], place)
         except DefinitionError as error:
             raise shortened(error)  # noqa: B904 - it is the same error
         _make_rows(declared, layout)
@@ -177,20 +177,17 @@ def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType
     return TableLayout(declared.__name__, tuple(columns), key)
 
 
-def _with_ttl(layout: TableLayout, ttl: object, by: object, place: Place) -> TableLayout:
-    """The layout of a table whose rows expire, where a time to live is declared."""
+def _with_ttl(layout: TableLayout, ttl: object, by: object, timed: list[str], place: Place) -> TableLayout:
+    """The layout of a table whose rows expire by one of the fields `timed`."""
     where = f"table {layout.name}"
-    if ttl is None and by is None:
-        return layout
-    timed = [column.name for column in layout.columns if column.kind in _TIMES]
     known = f"int and float fields are: {', '.join(timed) or 'none'}"
     if by is None or ttl is None:
         missing = "ttl" if ttl is None else "by"
         advice = 'rows expire with both, for example @tg.table(key="id", ttl=3600, by="seen_at")'
         raise DefinitionError(place.describe(f"{where}: {missing} is missing", f"{advice}; {known}"))
     column = next((column for column in layout.columns if column.name == by), None)
-    if column is None or column.kind not in _TIMES:
-        problem = "not a field" if column is None else f"a field of type {column.kind.value}"
+    if column is None or column.name not in timed:
+        problem = "not a field" if column is None else "no int or float"
         raise DefinitionError(place.describe(f"{where}: by={by!r} is {problem}", known))
     whole = column.kind is Kind.INT
     fits = isinstance(ttl, int if whole else int | float) and not isinstance(ttl, bool)
