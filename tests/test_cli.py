@@ -23,7 +23,7 @@ from .commands.stored import ACCOUNT, SEAT, info, make_state
 COMMANDS = (
     "demo", "explain", "warm", "recover", "state ls", "state served", "state show", "state diff", "state verify",
     "state scrub", "state release", "state adopt", "state rollback", "state backup", "state restore",
-    "state rename-table", "state rename-field", "state drop-field",
+    "state get", "state export", "state import", "state rename-table", "state rename-field", "state drop-field",
     *(f"bench {benchmark.name}" for benchmark in BENCHMARKS), "bench all",
 )  # fmt: skip
 

@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("operations", "api"),
     ("compiler", "engine"),
     ("durability",),
-    ("embedding", "spark"),
+    ("embedding", "reading", "spark"),
     ("workloads", "testing"),
     ("benchmarks", "commands", "cli", "__main__"),
 )

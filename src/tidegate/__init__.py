@@ -8,6 +8,7 @@ tg.require, tg.abort, tg.exists,    the verbs inside
 tg.delete, tg.lookup, tg.history
 tg.stream, tg.window, tg.dataflow   transactions that start each other; tg.emit and tg.trigger connect them
 tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
+tg.read                             one committed row of a state, from its files
 tg.Decision                         one exact way to schedule a batch, instead of "adaptive"
 tidegate.testing                    what only tests need
 """
@@ -78,6 +79,7 @@ __all__ = [
     "exists",
     "history",
     "lookup",
+    "read",
     "require",
     "stream",
     "table",
@@ -88,12 +90,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tidegate.embedding import Engine
+    from tidegate.reading import read
 else:  # hidden from type checkers, which take a module with `__getattr__` to have every name
+    _LATE = {"Engine": "tidegate.embedding", "read": "tidegate.reading"}
 
-    def __getattr__(name: str) -> type:
-        """Import `tg.Engine` on first use: its import takes a second, and declarations do not need it."""
-        if name == "Engine":
-            from tidegate.embedding import Engine
+    def __getattr__(name: str) -> object:
+        """Import `tg.Engine` and `tg.read` on first use: that takes a second, and declarations do not need them."""
+        if name in _LATE:
+            import importlib
 
-            return Engine
+            return getattr(importlib.import_module(_LATE[name]), name)
         raise AttributeError(f"module 'tidegate' has no attribute {name!r}")

@@ -41,7 +41,6 @@ app = typer.Typer(
     help="ACID transactions over shared mutable state, inside PySpark streams.",
     epilog="Start with `tidegate demo`: a streaming ledger on Spark, live, verified at the end.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

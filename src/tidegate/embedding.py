@@ -28,6 +28,7 @@ from tidegate.durability.commands import Codec
 from tidegate.durability.logged import LoggedEngine, Recovery, Scheduling
 from tidegate.durability.once_keys import OnceKeys
 from tidegate.durability.versions import check_keep_versions
+from tidegate.engine.arguments import key_values
 from tidegate.engine.core import EngineCore
 from tidegate.engine.faults import OnError
 from tidegate.engine.graphs.walk import GraphWalk
@@ -234,13 +235,8 @@ class Engine:
         """One committed row as a dict, or None; a composite key is a tuple or a dict."""
         try:
             layout = self._layout(table)
-            name, fields = layout.name, layout.key
-            if isinstance(key, dict):
-                key = tuple(key.get(field) for field in fields)
-            words = key if isinstance(key, tuple) else (key,)
-            if len(words) != len(fields):
-                raise InputError(f"{name}: the key is ({', '.join(fields)}), got {shown(key)}")
-            return self._look(lambda core: core.read(name, words))
+            values = key_values(layout, key)
+            return self._look(lambda core: core.read(layout.name, values))
         except TidegateError as error:
             raise shortened(error)  # noqa: B904 - it is the same error
 

@@ -9,6 +9,7 @@ No engine is built and no program is needed; how rows are rebuilt is in `durabil
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -56,17 +57,43 @@ def choose_table(layouts: dict[str, TableLayout], name: str | None) -> TableLayo
     return layouts[name]
 
 
-def with_key(layout: TableLayout, rows: pa.Table, texts: list[str]) -> pa.Table:
-    """The rows whose key is given as text, one text for each field of the key."""
+def key_from(layout: TableLayout, texts: list[str]) -> tuple[Any, ...]:
+    """A key that is given as text: one for each of its fields, or all of them as one JSON array or object."""
+    if len(layout.key) > 1 and len(texts) == 1:
+        return _key_from_json(layout, texts[0])
     if len(texts) != len(layout.key):
-        fields = ", ".join(layout.key)
-        raise InputError(f"the key of {layout.name} is ({fields}): required {len(layout.key)} values, got {texts}")
+        raise InputError(_key_required(layout, f"required {len(layout.key)} values, got {texts}"))
+    found = []
     for column, text in zip(layout.key_columns, texts, strict=True):
         try:
-            value = pa.scalar(text).cast(column.kind.arrow)
-        except pa.ArrowInvalid as error:
+            found.append(pa.scalar(text).cast(column.kind.arrow).as_py())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InputError(f"key field {column.name!r} holds {column.kind.value}, got {text!r}") from error
-        rows = rows.filter(pc.equal(rows[column.name], value))
+    return tuple(found)
+
+
+def _key_from_json(layout: TableLayout, text: str) -> tuple[Any, ...]:
+    required = f"required {len(layout.key)} values, or one JSON array or object of them, got {text!r}"
+    try:
+        given = json.loads(text)
+    except ValueError:
+        raise InputError(_key_required(layout, required)) from None
+    if isinstance(given, dict) and given.keys() == set(layout.key):
+        given = [given[name] for name in layout.key]
+    if not isinstance(given, list) or len(given) != len(layout.key):
+        raise InputError(_key_required(layout, required))
+    return key_from(layout, [each if isinstance(each, str) else json.dumps(each) for each in given])
+
+
+def _key_required(layout: TableLayout, what: str) -> str:
+    fields = ", ".join(f"{column.name}: {column.kind.value}" for column in layout.key_columns)
+    return f"the key of {layout.name} is ({fields}): {what}"
+
+
+def with_key(layout: TableLayout, rows: pa.Table, texts: list[str]) -> pa.Table:
+    """The rows whose key is given as text, one text for each field of the key."""
+    for column, value in zip(layout.key_columns, key_from(layout, texts), strict=True):
+        rows = rows.filter(pc.equal(rows[column.name], pa.scalar(value, column.kind.arrow)))
     return rows
 
 

@@ -3,6 +3,7 @@
     ls        which versions there are, what made them, who owns the state
     served    which batches were applied, by whom
     show      rows of a table at a version
+    get       one row                                              state_rows.py
     diff      what changed between two versions
     release   release the state when its owner is known to be gone
 
@@ -10,6 +11,7 @@
     adopt, rollback    what a person decides about it              state_repair.py
     rename-table, rename-field, drop-field                         state_reshape.py
     backup, restore    copies                                      state_copies.py
+    export, import     tables as Parquet files                     state_rows.py
 
 What only reads works beside a running query. `--json` prints one JSON value and nothing else.
 """
@@ -25,7 +27,7 @@ from rich import filesize
 from rich.console import Console
 from rich.text import Text
 
-from tidegate.commands import state_check, state_copies, state_repair, state_reshape
+from tidegate.commands import state_check, state_copies, state_repair, state_reshape, state_rows
 from tidegate.commands.literal import literal, visible
 from tidegate.commands.state_printing import Json, Path, empty_table, open_state, print_json, say
 
@@ -231,6 +233,9 @@ app.command("verify")(state_check.verify)
 app.command("scrub")(state_check.scrub)
 app.command("adopt")(state_repair.adopt)
 app.command("rollback")(state_repair.rollback)
+app.command("get", context_settings={"ignore_unknown_options": True})(state_rows.get)  # keys may be negative
+app.command("export")(state_rows.export_rows)
+app.command("import")(state_rows.import_rows)
 app.command("rename-table")(state_reshape.rename_table)
 app.command("rename-field")(state_reshape.rename_field)
 app.command("drop-field")(state_reshape.drop_field)

@@ -20,9 +20,48 @@ from rich.text import Text
 from tidegate.commands.literal import literal
 
 if TYPE_CHECKING:
+    from tidegate.durability.version_info import VersionInfo
     from tidegate.foundation.storage import Storage
 
+
+def complete_table(context: typer.Context, incomplete: str) -> list[str]:
+    """The tables of the state that was typed before; none where it cannot be read."""
+    from tidegate.durability.administration import HIDDEN
+
+    newest = _known(context)
+    names = [] if newest is None else [layout.name for layout in newest.layouts if not layout.name.startswith(HIDDEN)]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_version(context: typer.Context, incomplete: str) -> list[str]:
+    """The versions of the state that was typed before, the newest first."""
+    from tidegate.durability.version_reader import VersionReader
+
+    if _known(context) is None:
+        return []
+    found = VersionReader(open_state(context.params["path"])).refresh()
+    return [f"{version}" for version in reversed(found) if f"{version}".startswith(incomplete)]
+
+
+def _known(context: typer.Context) -> VersionInfo | None:
+    """The newest version of the state that was typed before; a shell that completes must not be told of errors."""
+    from tidegate.durability.version_reader import VersionReader
+    from tidegate.foundation.errors import TidegateError
+
+    try:
+        return VersionReader(open_state(context.params["path"])).newest()
+    except (TidegateError, KeyError, TypeError):
+        return None
+
+
 Path = Annotated[str, typer.Argument(help="The state's path, as it was given to transact(state=...).")]
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="The table, as the state calls it.", autocompletion=complete_table)
+]
+Version = Annotated[
+    int | None,
+    typer.Option("--version", help="Which version; the newest if not given.", autocompletion=complete_version),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 PROGRESS_BYTES_MIN = 16 << 20
@@ -38,7 +77,7 @@ def open_state(path: str) -> Storage:
 
 def print_json(value: Any) -> None:
     """One JSON value, on standard output."""
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(json.dumps(value, indent=2, default=str))
 
 
 def empty_table(title: str) -> Table:

@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.commands.state_printing import Json, Path, open_state, print_json, progress, say
+from tidegate.commands.state_printing import (
+    Json,
+    Path,
+    TableArgument,
+    complete_table,
+    open_state,
+    print_json,
+    progress,
+    say,
+)
 
 if TYPE_CHECKING:
     from tidegate.durability.reshaping import Reshaped, Reshaping
 
-Table = Annotated[str, typer.Argument(help="The table, as the state calls it.")]
-
 
 def rename_table(
     path: Path,
-    old: Annotated[str, typer.Argument(help="The table, as the state calls it.")],
+    old: Annotated[str, typer.Argument(help="The table, as the state calls it.", autocompletion=complete_table)],
     new: Annotated[str, typer.Argument(help="What the program calls it now.")],
     as_json: Json = False,
 ) -> None:
@@ -35,7 +42,7 @@ def rename_table(
 
 def rename_field(
     path: Path,
-    table: Table,
+    table: TableArgument,
     old: Annotated[str, typer.Argument(help="The field, as the state calls it.")],
     new: Annotated[str, typer.Argument(help="What the program calls it now.")],
     as_json: Json = False,
@@ -50,7 +57,7 @@ def rename_field(
 
 def drop_field(
     path: Path,
-    table: Table,
+    table: TableArgument,
     field: Annotated[str, typer.Argument(metavar="FIELD", help="The field; not one of the key.")],
     as_json: Json = False,
 ) -> None:

@@ -32,6 +32,16 @@ def argument_columns(plan: TransactionPlan, arguments: Mapping[str, Any]) -> dic
     return columns
 
 
+def key_values(layout: TableLayout, key: Any) -> tuple[Any, ...]:
+    """A key as users write it, a value for each of its fields: one value, a tuple, or a dict."""
+    if isinstance(key, dict):
+        key = tuple(key.get(field) for field in layout.key)
+    values = key if isinstance(key, tuple) else (key,)
+    if len(values) != len(layout.key):
+        raise InputError(f"{layout.name}: the key is ({', '.join(layout.key)}), got {shown(key)}")
+    return values
+
+
 def key_columns(layout: TableLayout, key: tuple[Any, ...]) -> list[pa.Array]:
     """A key as columns of one row."""
     try:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tidegate.engine.intake import kind_accepts
 from tidegate.engine.state.columns import column_values, key_words, one_piece
+from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import TableLayout
@@ -101,6 +102,17 @@ def duplicate_message(layout: TableLayout, rows: pa.Table, again: int) -> str:
     key = {name: column[again].as_py() for name, column in keys.items()}
     before = next(row for row in range(again) if all(keys[name][row].as_py() == key[name] for name in keys))
     return f"rows of {layout.name}: the key {key} is in row {before} and again in row {again}; load each key once"
+
+
+def stored_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:
+    """Rows that a user gives, as a table of that layout holds them once they are loaded."""
+    check_rows(layout, rows)
+    table = TableState(layout, StringPool())
+    keys, columns = columns_in(table, rows)
+    again = store_rows(table, keys, columns, max(len(keys), 1), lambda table, slots: None)
+    if again is not None:
+        raise InputError(duplicate_message(layout, rows, again))
+    return table.rows(table.find(keys))
 
 
 def change_table(table: TableState, slots: Array, keys: Array) -> pa.Table:
