@@ -99,7 +99,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "commands/test_log.py": ("commands/log_check.py",),
     "commands/test_state.py": ("commands/state_printing.py",),
     "commands/test_bench.py": ("commands/bench_run.py",),
-    "test_cli.py": ("commands/demo.py", "commands/warm.py"),
+    "test_cli.py": ("commands/demo.py", "commands/version_list.py", "commands/warm.py"),
     # Spark: one function, and what it is made of.
     "spark/test_transact_batch.py": ("spark/transact.py",),
     "spark/test_transact_streaming.py": ("spark/release.py",),

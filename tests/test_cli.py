@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,8 +18,10 @@ from tidegate.commands.bench import BENCHMARKS
 from tidegate.durability import ownership, stored_rows
 from tidegate.durability.version_info import Owner
 from tidegate.durability.versions import VersionStore
+from tidegate.foundation.storage import open_storage
 
 from .commands.stored import ACCOUNT, SEAT, info, make_state
+from .terminal import TERMINAL
 
 COMMANDS = (
     "demo", "explain", "warm", "recover", "state ls", "state served", "state show", "state diff", "state verify",
@@ -29,7 +32,7 @@ COMMANDS = (
 
 
 def tidegate(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    return CliRunner().invoke(app, list(arguments), env=TERMINAL)
 
 
 def told(*arguments: str) -> Any:
@@ -90,6 +93,34 @@ class TestStateLs:
     def test_the_table_names_tables_query_and_owner(self, path: str) -> None:
         shown = tidegate("state", "ls", path).stdout
         assert "Account 1" in shown and "Seat 1" in shown and "01234567" in shown and "owned by no query" in shown
+
+    def test_the_newest_twenty_are_listed_unless_others_are_asked_for(self, tmp_path: Path) -> None:
+        store = VersionStore(open_storage(str(tmp_path / "long")))
+        for version in range(1, 26):
+            store.commit(info(version, ACCOUNT), {})
+        path = store.storage.path
+
+        def numbers(*options: str) -> list[int]:
+            lines = [line.split() for line in tidegate("state", "ls", path, *options).stdout.splitlines()]
+            return [int(line[0]) for line in lines if line and line[0].isdecimal()]
+
+        assert numbers() == list(range(6, 26)) and numbers("--all") == list(range(1, 26))
+        assert numbers("--limit", "2") == [24, 25]
+        assert "and 5 older; --all lists them" in tidegate("state", "ls", path).stdout
+        assert "older" not in tidegate("state", "ls", path, "--all").stdout
+        assert len(told("state", "ls", path)["versions"]) == 25
+        limited = told("state", "ls", path, "--limit", "3")
+        assert [version["version"] for version in limited["versions"]] == [23, 24, 25] and limited["older"] == 22
+
+    @pytest.mark.parametrize(("width", "left_out"), [(200, False), (90, False), (40, True)])
+    def test_lines_fit_the_terminal_and_no_cell_is_cut(self, path: str, width: int, left_out: bool) -> None:
+        tidegate("state", "rename-table", path, "Account", "Konto")
+        result = CliRunner().invoke(app, ["state", "ls", path], env={"COLUMNS": f"{width}", "TERM": "dumb"})
+        lines = result.stdout.splitlines()
+        table = lines[: next(number for number, line in enumerate(lines) if line.startswith(("state ", "no room")))]
+        assert all(len(line.rstrip()) <= width for line in table[1:]) and "..." not in result.stdout
+        assert ("no room for: size, kind" in result.stdout) == left_out
+        assert left_out or any("whole" in line for line in table)
 
     def test_a_batch_without_events_has_a_number_and_an_adopted_version_has_none(self, store: VersionStore) -> None:
         path = store.storage.path
@@ -236,7 +267,8 @@ def test_the_demo_runs_to_a_verdict_and_leaves_a_state_to_look_at(tmp_path: Path
         str(tmp_path / "kept"),
     ]
     command = [sys.executable, "-m", "tidegate", "demo", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    terminal = os.environ | TERMINAL
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=terminal)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("✓") == 4 and "exactly one outcome for each of 2,500 events" in done.stdout
     listed = told("state", "ls", str(tmp_path / "kept" / "state"))
@@ -254,3 +286,28 @@ def test_the_demo_does_not_write_into_a_folder_with_something_in_it(tmp_path: Pa
     result = tidegate("demo", "--keep", str(tmp_path))
     assert result.exit_code == 1 and "required a new or an empty folder" in result.stderr
     assert [child.name for child in tmp_path.iterdir()] == ["file"]
+
+
+class TestCompletion:
+    def complete(self, *words: str) -> list[str]:
+        environment = {
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": f"{len(words) - 1}",
+            "_TIDEGATE_COMPLETE": "complete_bash",
+        }
+        result = CliRunner().invoke(app, prog_name="tidegate", env=environment)
+        return result.stdout.split()
+
+    def test_commands_tables_and_versions_are_completed(self, path: str) -> None:
+        assert self.complete("tidegate", "state", "rename") == ["rename-table", "rename-field"]
+        assert self.complete("tidegate", "state", "get", path, "") == ["Account", "Seat"]
+        assert self.complete("tidegate", "state", "drop-field", path, "S") == ["Seat"]
+        assert self.complete("tidegate", "state", "show", path, "--table", "A") == ["Account"]
+        assert self.complete("tidegate", "state", "show", path, "--version", "") == ["3", "2", "1"]
+
+    def test_where_there_is_no_state_nothing_is_offered(self, tmp_path: Path) -> None:
+        assert self.complete("tidegate", "state", "get", str(tmp_path / "nothing"), "") == []
+        assert self.complete("tidegate", "state", "get", "nowhere://x", "") == []
+
+    def test_a_shell_can_be_told_of_it(self) -> None:
+        assert "--install-completion" in tidegate("--help").stdout

@@ -101,7 +101,7 @@ def test_a_wrong_path_and_a_table_that_is_not_there(state: tuple[Path, list[Any]
     with pytest.raises(tg.RecoveryImpossible, match="there is no state here"):
         tg.read(tmp_path / "nothing", Account, 1)
     for path, version in ((None, None), (tmp_path, "1"), (tmp_path, True)):
-        with pytest.raises(tg.InputError, match="read: required"):
+        with pytest.raises(tg.InputError, match="required a"):
             tg.read(path, Account, 1, version)  # type: ignore[arg-type]
 
 

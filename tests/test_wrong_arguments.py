@@ -36,6 +36,14 @@ def _counted(amount: int) -> None:
     pass
 
 
+def _kept() -> Path:
+    """A state with one account."""
+    if not Path("kept").exists():
+        with tg.Engine([deposit], directory="kept") as engine:
+            engine.execute(deposit, dst=1, amount=1)
+    return Path("kept")
+
+
 # The call, and the names of the values that it takes.
 DECLARATIONS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "table(key)": (_declared_with_key, {"text"}),
@@ -61,6 +69,10 @@ DECLARATIONS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "dataflow(atomic_batch)": (lambda v: tg.dataflow([check], atomic_batch=v), {"one"}),
     "dataflow(name)": (lambda v: tg.dataflow([check], name=v), {"text", "None"}),
     "Decision": (lambda v: tg.Decision(v), set()),
+    "read": (lambda v: tg.read(_kept(), v, 1), {"table"}),
+    "read(path)": (lambda v: tg.read(v, Account, 1), set()),
+    "read(key)": (lambda v: tg.read(_kept(), Account, v), {"one", "zero", "negative"}),
+    "read(version)": (lambda v: tg.read(_kept(), Account, 1, v), {"None"}),
     "Chains": (lambda v: tg.Chains(v), set()),
     "Partitioned": (lambda v: tg.Partitioned(v), {"one"}),
     "Published": (lambda v: tg.Published(v), set()),

@@ -19,11 +19,16 @@ from typer.core import TyperGroup
 from tidegate.commands import bench, demo, explain, state, state_copies, warm
 from tidegate.commands.literal import literal
 from tidegate.commands.log import app as log_app
+from tidegate.commands.plain_output import plain_streams
 from tidegate.foundation.errors import TidegateError
 
 
 class _Commands(TyperGroup):
-    """A group of commands that prints Tidegate's own errors as messages."""
+    """A group of commands that prints Tidegate's own errors as messages, and in ASCII where no more can be shown."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        with plain_streams():
+            return super().main(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:

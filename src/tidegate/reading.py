@@ -8,10 +8,14 @@ from typing import Any
 from tidegate.api.table import layout_of
 from tidegate.durability.row_reading import find_row
 from tidegate.engine.arguments import key_values
+from tidegate.foundation import arguments
+from tidegate.foundation.arguments import refusal
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
+from tidegate.foundation.tracebacks import briefly
 
 
+@briefly
 def read(path: str | os.PathLike[str], table: type, key: Any, version: int | None = None) -> dict[str, Any] | None:
     """One committed row as a dict, or None; works beside a running query, and on states that lie behind a URL.
 
@@ -27,10 +31,7 @@ def read(path: str | os.PathLike[str], table: type, key: Any, version: int | Non
     """
     layout = layout_of(table)
     if layout is None:
-        raise InputError(f"read: required a class declared with @tg.table, got {table!r}")
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"read: required the path of a state, got {path!r}")
-    number: object = version  # annotations are not enforced: users may pass anything
-    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-        raise InputError(f"read: required the number of a version, or None, got {number!r}")
-    return find_row(open_storage(os.fspath(path)), layout, key_values(layout, key), version)
+        raise refusal("table", "a class declared with @tg.table", table, InputError)
+    storage = open_storage(arguments.path("path", path, InputError))
+    number = None if version is None else arguments.whole("version", version, error=InputError)
+    return find_row(storage, layout, key_values(layout, key), number)

@@ -21,12 +21,14 @@ from tidegate.commands import bench
 from tidegate.commands.bench import BENCHMARKS, EXTRAS, Benchmark
 from tidegate.commands.bench_run import BenchRun
 
+from ..terminal import TERMINAL
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def run_bench(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["bench", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    return CliRunner().invoke(app, ["bench", *arguments], env=TERMINAL)
 
 
 def each_benchmark() -> pytest.MarkDecorator:

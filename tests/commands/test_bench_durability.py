@@ -22,6 +22,8 @@ from tidegate.commands.bench import BENCHMARKS
 from tidegate.commands.bench_run import BenchRun
 from tidegate.durability import logged
 
+from ..terminal import TERMINAL
+
 Bench = Callable[..., Result]
 
 
@@ -30,7 +32,7 @@ def run_bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> Result:
-        return CliRunner().invoke(app, ["bench", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+        return CliRunner().invoke(app, ["bench", *arguments], env=TERMINAL)
 
     return run
 

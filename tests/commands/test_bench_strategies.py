@@ -21,6 +21,8 @@ from tidegate.cli import app
 from tidegate.commands.bench_run import BenchRun
 from tidegate.workloads.streaming_ledger import MORPHSTREAM, StreamingLedger
 
+from ..terminal import TERMINAL
+
 Bench = Callable[..., Result]
 
 
@@ -47,7 +49,7 @@ def run_bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     monkeypatch.setattr(BenchRun, "pace", lambda run: 1.0)
 
     def run(*arguments: str) -> Result:
-        return CliRunner().invoke(app, ["bench", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+        return CliRunner().invoke(app, ["bench", *arguments], env=TERMINAL)
 
     return run
 

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from tidegate.cli import app
 
+from ..terminal import TERMINAL
+
 PROGRAM = """
 import tidegate as tg
 
@@ -62,7 +64,7 @@ def program(tmp_path: Path, request: pytest.FixtureRequest) -> str:
 
 
 def tidegate(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    return CliRunner().invoke(app, list(arguments), env=TERMINAL)
 
 
 def told(target: str) -> list[Any]:

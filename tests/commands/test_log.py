@@ -21,6 +21,8 @@ from tidegate.durability.log_format import Frame, frames
 from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import open_storage
 
+from ..terminal import TERMINAL
+
 
 @tg.table(key="id")
 class Account:
@@ -75,7 +77,7 @@ def plain_python() -> Iterator[None]:
 
 def tidegate(*arguments: object) -> Result:
     names = [str(argument) for argument in arguments]
-    return CliRunner().invoke(app, ["log", *names], env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+    return CliRunner().invoke(app, ["log", *names], env=TERMINAL | {"COLUMNS": "300"})
 
 
 def shown(*arguments: object, code: int = 0) -> str:

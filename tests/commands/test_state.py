@@ -59,7 +59,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tidegate(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tidegate", "state", *map(str, arguments)]
-    environment = {"COLUMNS": "400", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
+    environment = {"COLUMNS": "400", "TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", check=False, env=os.environ | environment
     )

@@ -19,17 +19,23 @@ What only reads works beside a running query. `--json` prints one JSON value and
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import filesize
 from rich.console import Console
-from rich.text import Text
 
-from tidegate.commands import state_check, state_copies, state_repair, state_reshape, state_rows
-from tidegate.commands.literal import literal, visible
-from tidegate.commands.state_printing import Json, Path, empty_table, open_state, print_json, say
+from tidegate.commands import state_check, state_copies, state_repair, state_reshape, state_rows, version_list
+from tidegate.commands.literal import literal
+from tidegate.commands.state_printing import (
+    Json,
+    Path,
+    Version,
+    complete_table,
+    empty_table,
+    open_state,
+    print_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from tidegate.commands.row_differences import Difference
@@ -39,50 +45,55 @@ app = typer.Typer(
     no_args_is_help=True, help="Look into stored state, check it, copy it, and tell it what it cannot know."
 )
 
-TableName = Annotated[str | None, typer.Option("--table", help="Which table; not needed if there is one.")]
+VERSIONS_SHOWN = 20
+
+TableName = Annotated[
+    str | None,
+    typer.Option("--table", help="Which table; not needed if there is one.", autocompletion=complete_table),
+]
 Limit = Annotated[int, typer.Option(min=0, help="Show at most this many rows; 0 shows all.")]
 
 
 @app.command("ls")
-def list_versions(path: Path, as_json: Json = False) -> None:
-    """List the versions that can be read, what made each of them, the state's id, and who owns it.
+def list_versions(
+    path: Path,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="List at most this many, the newest; 20 if not given.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="List all of them.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the newest versions that can be read, what made each of them, the state's id, and who owns it.
 
     A version of the kind `events` holds its batch's events in place of rows: only the program that ran them reads it.
+    One of the kind `whole` holds all rows, because tables or fields got other names. A narrow terminal shows fewer
+    columns; `--json` has everything, and all versions unless `--limit` is given.
 
-    Example: `tidegate state ls state/ledger`
+    Examples:
+
+    * `tidegate state ls state/ledger`
+
+    * `tidegate state ls state/ledger --all`
     """
     store = _open(path)
-    infos = store.infos()
-    if not infos:
+    versions = store.refresh()
+    if not versions:
         store.load(None)  # raises, and says that there is no state here
-    newest = infos[-1]
+    count = limit or (len(versions) if every or as_json else VERSIONS_SHOWN)
+    infos = [store.info(version) for version in versions[-count:]]
+    newest, older = infos[-1], len(versions) - len(infos)
     owner = _owner_record(store, newest)
     if as_json:
-        versions = [_version_record(info) for info in infos]
-        told = {"path": store.storage.path, "state": newest.state, "owner": owner, "versions": versions}
-        print_json(told)
+        listed = [_version_record(info) for info in infos]
+        record = {"path": store.storage.path, "state": newest.state, "owner": owner, "versions": listed, "older": older}
+        print_json(record)
         return
-    table = empty_table(store.storage.path)
-    for heading in ("version", "kind", "query", "batch", "made at"):
-        table.add_column(heading, no_wrap=True, justify="right" if heading in ("version", "batch") else "left")
-    for heading in ("events", "aborted", "rows", "size"):
-        table.add_column(heading, no_wrap=True, justify="right")
-    moments = [datetime.fromtimestamp(info.created_at) for info in infos]
-    one_day = len({moment.date() for moment in moments}) == 1
-    for info, moment in zip(infos, moments, strict=True):
-        one_table = len(info.rows) == 1
-        table.add_row(
-            f"{info.version}",
-            "events" if info.program else info.kind,
-            literal(info.query[:8]),
-            f"{info.batch}" if info.query else "",
-            f"{moment:%H:%M:%S}" if one_day else f"{moment:%Y-%m-%d %H:%M:%S}",
-            f"{info.events:,}",
-            f"{info.events - info.committed:,}",
-            Text("\n".join(f"{n:,}" if one_table else f"{visible(name)} {n:,}" for name, n in info.rows.items())),
-            filesize.decimal(info.size, precision=0),
-        )
-    Console().print(table)
+    console = Console()
+    left_out = version_list.show(console, store.storage.path, infos)
+    if older:
+        say(f"and {older:,} older; --all lists them")
+    if left_out:
+        console.print(f"no room for: {', '.join(left_out)}; a wider terminal or --json shows them", highlight=False)
     say(f"state {newest.state}", _owner_line(owner))
 
 
@@ -105,7 +116,7 @@ def list_served(path: Path, as_json: Json = False) -> None:
         return
     table = empty_table(store.storage.path)
     for heading in ("applicant", "last batch", "version"):
-        table.add_column(heading, justify="left" if heading == "applicant" else "right")
+        table.add_column(heading, justify="left" if heading == "applicant" else "right", overflow="fold")
     for name, line in lines:
         table.add_row(literal(name), f"{line.batch}", f"{line.version}" if line.version else "adopted")
     Console().print(table)
@@ -117,7 +128,7 @@ def list_served(path: Path, as_json: Json = False) -> None:
 def show_rows(
     path: Path,
     table: TableName = None,
-    version: Annotated[int | None, typer.Option(help="Which version; the newest if not given.")] = None,
+    version: Version = None,
     key: Annotated[
         list[str] | None, typer.Option(help="Only the row of this key; once for each field of the key.")
     ] = None,
@@ -147,7 +158,8 @@ def show_rows(
     expires = f", each until {layout.ttl} after {layout.by}" if layout.expires else ""
     view = empty_table(f"{layout.name}: {rows.num_rows:,} rows{expires}")
     for column in layout.columns:
-        view.add_column(literal(f"{column.name}{' (key)' if column.name in layout.key else ''}"), justify="right")
+        heading = literal(f"{column.name}{' (key)' if column.name in layout.key else ''}")
+        view.add_column(heading, justify="right", overflow="fold")
     for row in shown.to_pylist():
         view.add_row(*map(literal, row.values()))
     console = Console()
@@ -188,7 +200,7 @@ def show_difference(
     console = Console()
     view = empty_table(", ".join(f"{count:,} {what}" for what, count in counts.items()))
     for heading in ("table", "key", "", "before", "after"):
-        view.add_column(heading)
+        view.add_column(heading, overflow="fold")
     styles = {"added": "green", "removed": "red", "changed": ""}
     for each in shown:
         key = ", ".join(f"{value}" for value in each.key.values())

@@ -61,7 +61,7 @@ def verify(
     else:
         view = empty_table(report.path)
         for heading in ("file", "rows", "bytes", "checked"):
-            view.add_column(heading, justify="right" if heading in ("rows", "bytes") else "left")
+            view.add_column(heading, justify="right" if heading in ("rows", "bytes") else "left", overflow="fold")
         for file in report.files:
             verdict = literal(file.problem, "red") if file.problem else Text("✓", "green")
             view.add_row(literal(file.name), f"{file.rows:,}", f"{file.size:,}", verdict)

@@ -20,7 +20,7 @@ from rich.text import Text
 from tidegate.commands.literal import literal
 
 if TYPE_CHECKING:
-    from tidegate.durability.version_info import VersionInfo
+    from tidegate.durability.version_reader import VersionReader
     from tidegate.foundation.storage import Storage
 
 
@@ -28,29 +28,28 @@ def complete_table(context: typer.Context, incomplete: str) -> list[str]:
     """The tables of the state that was typed before; none where it cannot be read."""
     from tidegate.durability.administration import HIDDEN
 
-    newest = _known(context)
-    names = [] if newest is None else [layout.name for layout in newest.layouts if not layout.name.startswith(HIDDEN)]
-    return [name for name in names if name.startswith(incomplete)]
+    reader = _typed(context)
+    names = [] if reader is None else [layout.name for layout in reader.locate().layouts]
+    return [name for name in names if name.startswith(incomplete) and not name.startswith(HIDDEN)]
 
 
 def complete_version(context: typer.Context, incomplete: str) -> list[str]:
     """The versions of the state that was typed before, the newest first."""
-    from tidegate.durability.version_reader import VersionReader
-
-    if _known(context) is None:
-        return []
-    found = VersionReader(open_state(context.params["path"])).refresh()
-    return [f"{version}" for version in reversed(found) if f"{version}".startswith(incomplete)]
+    reader = _typed(context)
+    versions = [] if reader is None else reversed(reader.refresh())
+    return [f"{version}" for version in versions if f"{version}".startswith(incomplete)]
 
 
-def _known(context: typer.Context) -> VersionInfo | None:
-    """The newest version of the state that was typed before; a shell that completes must not be told of errors."""
+def _typed(context: typer.Context) -> VersionReader | None:
+    """The state that was typed before, if it can be read: a shell that completes must not be told of errors."""
     from tidegate.durability.version_reader import VersionReader
     from tidegate.foundation.errors import TidegateError
 
+    path = context.params.get("path") or next(iter(context.args), "")  # behind an option nothing is parsed yet
     try:
-        return VersionReader(open_state(context.params["path"])).newest()
-    except (TidegateError, KeyError, TypeError):
+        reader = VersionReader(open_state(path))
+        return None if reader.newest() is None else reader
+    except TidegateError:
         return None
 
 
@@ -63,6 +62,9 @@ Version = Annotated[
     typer.Option("--version", help="Which version; the newest if not given.", autocompletion=complete_version),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+_PLAIN_HEAD = box.Box("    \n    \n -- \n" + 5 * "    \n", ascii=True)
+"""SIMPLE_HEAD where only ASCII is shown."""
 
 PROGRESS_BYTES_MIN = 16 << 20
 """Fewer bytes are read or copied so fast that a progress bar would only flicker."""
@@ -82,9 +84,8 @@ def print_json(value: Any) -> None:
 
 def empty_table(title: str) -> Table:
     """An empty table that fits many columns into a narrow terminal."""
-    return Table(
-        title=literal(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
-    )
+    frame = _PLAIN_HEAD if Console().options.ascii_only else box.SIMPLE_HEAD
+    return Table(title=literal(title, "bold"), title_justify="left", box=frame, pad_edge=False, padding=(0, 1, 0, 0))
 
 
 def say(*lines: object) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from tidegate.commands.literal import literal, visible
+from tidegate.commands.literal import literal
 from tidegate.commands.state_printing import (
     Json,
     Path,
@@ -62,14 +62,14 @@ def get(
         print_json(row)
     elif row is not None:
         view = empty_table(layout.name)
-        view.add_column("field")
-        view.add_column("value")
+        view.add_column("field", overflow="fold")
+        view.add_column("value", overflow="fold")
         for name, value in row.items():
             view.add_row(literal(f"{name} (key)" if name in layout.key else name), literal(value))
         Console().print(view)
     else:
         shown = ", ".join(f"{name}={value!r}" for name, value in zip(layout.key, wanted, strict=True))
-        typer.echo(f"{table} has no row with {visible(shown)}", err=True)
+        Console(stderr=True).print(literal(f"{table} has no row with {shown}"), soft_wrap=True)
     if row is None:
         raise typer.Exit(1)
 
