@@ -104,6 +104,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "spark/test_transact_batch.py": ("spark/transact.py",),
     "spark/test_transact_streaming.py": ("spark/release.py",),
     "spark/test_transact_log.py": ("spark/known_programs.py",),
+    "spark/test_wrong_arguments.py": ("spark/worker_python.py",),
     "spark/test_task.py": ("spark/columns.py",),
     # Kits and workloads.
     "testing/test_kit.py": ("testing/assertions.py", "testing/plain.py", "testing/source.py"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import uuid
@@ -242,3 +243,24 @@ def test_a_rename_that_fails_otherwise_is_in_doubt(tmp_path: Path) -> None:
     with pytest.raises(StorageUncertain, match="no answer"):
         storage.write("a", [b"mine"], exclusive=True)
     assert storage.settle("a")
+
+
+@pytest.mark.parametrize(
+    ("url", "package"),
+    [("gs://bucket/ledger", "pip install gcsfs"), ("abfss://box@account/ledger", "pip install adlfs")],
+)
+def test_a_file_system_that_is_not_installed_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, url: str, package: str
+) -> None:
+    for module in ("gcsfs", "adlfs"):
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    with pytest.raises(StorageFailed, match=package) as caught:
+        open_storage(url)
+    assert url in str(caught.value) and "workers" in str(caught.value)
+
+
+def test_a_hadoop_path_without_hadoop_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(StorageFailed, match=r"HADOOP_HOME and JAVA_HOME.*webhdfs"):
+        open_storage("hdfs://node/ledger")

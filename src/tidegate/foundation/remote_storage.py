@@ -36,6 +36,25 @@ from tidegate.foundation.holds import Hold
 from tidegate.foundation.storage import Bytes, Names
 
 _ATOMIC_PUT = {"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"}
+_PACKAGES = {
+    "s3fs": ("s3", "s3a"),
+    "gcsfs": ("gs", "gcs"),
+    "adlfs": ("abfs", "abfss", "az", "adl"),
+    "ossfs": ("oss",),
+    "paramiko": ("sftp", "ssh"),
+    "smbprotocol": ("smb",),
+    "requests": ("webhdfs", "webHDFS", "dbfs", "http", "https"),
+}
+_HADOOP = (
+    "It needs the native library of Hadoop: set HADOOP_HOME and JAVA_HOME, and CLASSPATH to what `hadoop classpath "
+    "--glob` prints; or reach the same folder through webhdfs://, which needs no library but requests."
+)
+_ADVICE = {
+    protocol: f"Install its package, here and on Spark's workers: pip install {package}"
+    for package, protocols in _PACKAGES.items()
+    for protocol in protocols
+} | {"hdfs": _HADOOP, "viewfs": _HADOOP}
+_OTHER_ADVICE = "Install the package that fsspec names for it, or use a local path."
 _ALREADY_THERE = (412, "412", "PreconditionFailed")
 
 # fsspec's in-memory file system checks and then writes, not atomically; its only writers are threads of this process.
@@ -63,14 +82,14 @@ class RemoteStorage:
         """The storage at an fsspec URL; the error names a missing package."""
         import fsspec  # takes a tenth of a second, which local state need not pay
 
+        protocol = path.partition(":")[0]
         try:
             file_system, root = fsspec.core.url_to_fs(path)
-        except (ImportError, ValueError) as error:
+        except (ImportError, ValueError, OSError) as error:
             raise StorageFailed(
-                f"{path}: no file system for this kind of path ({error}). "
-                "Install the package that fsspec names for it, or use a local path."
+                f"{path}: no file system for this kind of path ({error}). {_ADVICE.get(protocol, _OTHER_ADVICE)}"
             ) from error
-        return cls(file_system, root, path, atomic_put=path.partition(":")[0] in _ATOMIC_PUT)
+        return cls(file_system, root, path, atomic_put=protocol in _ATOMIC_PUT)
 
     def list(self) -> Names:
         """The names of all files except temporary ones, sorted; empty if there is no folder yet."""

@@ -16,13 +16,16 @@ import os
 import time
 
 from tidegate.durability.outcome_log import OutcomeLog, log_of
+from tidegate.foundation.arguments import path, shown
 from tidegate.foundation.errors import InputError, OutcomeOverdue
+from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.outcomes import Outcome
 
 PAUSE_SECONDS_FIRST, PAUSE_SECONDS_MAX = 0.005, 0.1
 """The pause between two looks at the state: exponential back-off from the first to the second."""
 
 
+@briefly
 def await_outcome(state: str | os.PathLike[str], request_id: int | str, *, timeout: float = 60.0) -> Outcome:
     """Wait until a request is decided, and return its outcome as `tg.Engine.execute` does.
 
@@ -38,8 +41,8 @@ def await_outcome(state: str | os.PathLike[str], request_id: int | str, *, timeo
     Raises:
         OutcomeOverdue: there is no outcome yet; it may still come. It is also a TimeoutError.
     """
-    path = _check_arguments(state, request_id, timeout)
-    log = log_of(path)
+    folder = _check_arguments(state, request_id, timeout)
+    log = log_of(folder)
     deadline, pause, seen = time.monotonic() + timeout, PAUSE_SECONDS_FIRST, 0
     log.look(at_all=True)
     while True:
@@ -48,7 +51,7 @@ def await_outcome(state: str | os.PathLike[str], request_id: int | str, *, timeo
             return outcome
         if not log.takes(request_id):
             raise InputError(
-                f"await_outcome: the ids of requests in the state at {path} are "
+                f"await_outcome: the ids of requests in the state at {folder} are "
                 f"{'strings' if isinstance(request_id, int) else 'whole numbers'}, got {request_id!r}: give the id as "
                 "it stands in the events' column"
             )
@@ -62,15 +65,12 @@ def await_outcome(state: str | os.PathLike[str], request_id: int | str, *, timeo
 
 def _check_arguments(state: str | os.PathLike[str], request_id: object, timeout: object) -> str:
     if not isinstance(request_id, int | str) or isinstance(request_id, bool):
-        raise InputError(f"await_outcome: request_id must be a string or a whole number, got {request_id!r}")
+        raise InputError(f"await_outcome: request_id must be a string or a whole number, got {shown(request_id)}")
     if isinstance(request_id, int) and not -(1 << 63) <= request_id < 1 << 63:
         raise InputError(f"await_outcome: request_id must fit into 64 bits, got {request_id}")
-    if not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
-        raise InputError(f"await_outcome: timeout must be a number of seconds, 0 or more, got {timeout!r}")
-    path = os.fspath(state)
-    if not path:
-        raise InputError("await_outcome: state must be the path that transact(..., state=...) got, got an empty one")
-    return path
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or math.isnan(timeout) or timeout < 0:
+        raise InputError(f"await_outcome: timeout must be a number of seconds, 0 or more, got {shown(timeout)}")
+    return path("await_outcome: state", state, InputError)
 
 
 def _overdue(log: OutcomeLog, request_id: int | str, timeout: float) -> str:

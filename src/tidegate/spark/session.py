@@ -20,6 +20,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tidegate.foundation.arguments import name as text
+from tidegate.foundation.arguments import refusal
+from tidegate.foundation.tracebacks import briefly
 from tidegate.spark.java import ensure_java
 
 ARROW_BATCH_ROWS = 20_000
@@ -28,6 +31,7 @@ ARROW_BATCH_ROWS = 20_000
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
 
+@briefly
 def session(name: str = "tidegate", *, config: Mapping[str, object] | None = None) -> SparkSession:
     """The active SparkSession, or a new one that is ready for `transact`.
 
@@ -37,6 +41,10 @@ def session(name: str = "tidegate", *, config: Mapping[str, object] | None = Non
 
     >>> spark = session("ledger", config={"spark.sql.shuffle.partitions": 4})  # doctest: +SKIP
     """
+    text("session: name", name, "a text")
+    given: object = {} if config is None else config
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise refusal("session: config", 'Spark settings by their names, {"spark.master": "local[4]"}', config)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active

@@ -34,8 +34,11 @@ from tidegate.durability.version_info import VersionInfo
 from tidegate.durability.version_log import rows_by_running
 from tidegate.durability.versions import VersionStore
 from tidegate.engine.state.streams import tuple_schema
+from tidegate.foundation.arguments import path as folder
+from tidegate.foundation.arguments import refusal, shown, whole
 from tidegate.foundation.errors import DefinitionError, InputError, RecoveryImpossible
 from tidegate.foundation.storage import open_storage
+from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.layout import TableLayout
 from tidegate.operations.plan import Program
 from tidegate.spark.known_programs import known
@@ -49,6 +52,7 @@ BATCH_ROWS = 1 << 16
 Read = Callable[[], Iterator[pa.Table]]
 
 
+@briefly
 def read_state(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -69,10 +73,13 @@ def read_state(
         transactions: those passed to `transact`, for a state with log="commands", whose rows come from running its
             events again. Not needed if this process has called `transact` with them; ignored if rows are stored.
     """
+    require_session(spark, "read_state")
+    if version is not None:
+        whole("read_state: version", version, error=InputError)
     layout = None if isinstance(table, Stream) else layout_of(table)
     if layout is None and not isinstance(table, Stream):
-        raise InputError(f"read_state: required a class declared with @tg.table or a tg.stream, got {table!r}")
-    storage = open_storage(os.fspath(path))
+        raise InputError(f"read_state: required a class declared with @tg.table or a tg.stream, got {shown(table)}")
+    storage = open_storage(folder("read_state: path", path, InputError))
     store = VersionStore(storage)
     if store.newest() is None:
         raise InputError(
@@ -86,6 +93,12 @@ def read_state(
         program = None if transactions is None else build_program(transactions)
         schema, read = layout.arrow_schema, _table_reader(store, layout, version, program)
     return spark.range(0, 1, 1, 1).mapInArrow(make_reader(read), from_arrow_schema(schema))
+
+
+def require_session(spark: object, what: str) -> None:
+    """Raise InputError unless it is a SparkSession."""
+    if isinstance(spark, type) or not hasattr(spark, "createDataFrame"):
+        raise refusal(what, "a SparkSession first", spark, InputError)
 
 
 def make_reader(read: Read) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

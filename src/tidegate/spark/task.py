@@ -22,6 +22,7 @@ Rows reach the task through a shuffle, with partitions in any order; within a pa
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -37,8 +38,9 @@ from tidegate.durability.version_info import Owner
 from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.engine.faults import OnError
-from tidegate.foundation.errors import InputError, StateOwned
+from tidegate.foundation.errors import InputError, StateOwned, TidegateError
 from tidegate.foundation.storage import open_storage
+from tidegate.foundation.tracebacks import shortened
 from tidegate.operations.decision import Strategy
 from tidegate.operations.outcomes import OUTCOME_COLUMNS
 from tidegate.spark.columns import PARTITION_COLUMN, needed_columns
@@ -92,12 +94,39 @@ class TaskSettings:
 
 
 def make_task(settings: TaskSettings) -> Task:
-    """The function for `mapInArrow`. It carries the settings and imports everything else on the worker."""
+    """The function for `mapInArrow`. It carries the settings as bytes, and can be unpickled where no tidegate is.
+
+    So a worker on another Python than the driver's fails with a message, and not while Spark reads the function.
+    """
+    packed = pickle.dumps(settings)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run_task(settings, batches)
+        try:
+            from tidegate.spark.task import run_packed
+        except ImportError as error:
+            import sys
+
+            raise ImportError(
+                f"transact: Spark's Python worker, {sys.executable}, cannot import tidegate ({error}). Workers need "
+                "the packages of the driver: install tidegate for that Python on every machine, or name another Python "
+                "in PYSPARK_PYTHON (or spark.pyspark.python) before the session is made"
+            ) from None
+        yield from run_packed(packed, batches)
 
     return task
+
+
+def run_packed(settings: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`run_task` on packed settings. An error of ours leaves with its message alone: Spark adds lines enough."""
+    try:
+        yield from run_task(pickle.loads(settings), batches)
+    except TidegateError as error:
+        raise shortened(error) from _users_part(error)
+
+
+def _users_part(error: TidegateError) -> BaseException | None:
+    """The error that caused this one, if any line of it is a user's."""
+    return error.__cause__ if error.__cause__ is not None and error.__cause__.__traceback__ is not None else None
 
 
 def run_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -40,9 +40,11 @@ from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.durability.versions import VersionStore, check_keep_versions
 from tidegate.engine.faults import OnError
-from tidegate.foundation.arguments import one_of
-from tidegate.foundation.errors import DefinitionError, InputError
+from tidegate.foundation.arguments import one_of, path, shown, whole
+from tidegate.foundation.arrow_tables import RowData, as_table
+from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
+from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.decision import Strategy, check_strategy
 from tidegate.operations.plan import Program
 from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
@@ -51,6 +53,7 @@ from tidegate.spark.known_programs import remember
 from tidegate.spark.payload import digest, pack
 from tidegate.spark.release import watch
 from tidegate.spark.task import TaskSettings, make_task
+from tidegate.spark.worker_python import require_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +65,7 @@ _CALLS = "_tidegate_calls"
 """The attribute of a session that counts its calls of `transact`, by state."""
 
 
+@briefly
 def transact(
     events: DataFrame,
     transactions: Sequence[ProgramPart] | ProgramPart,
@@ -69,7 +73,7 @@ def transact(
     state: str | os.PathLike[str],
     order_by: str | None = None,
     late: Late = "run",
-    initial: Mapping[type, DataFrame | pa.Table] | None = None,
+    initial: Mapping[type, DataFrame | RowData] | None = None,
     keep_versions: int = 100,
     requests: str | None = None,
     log: Log = "changes",
@@ -91,8 +95,8 @@ def transact(
             partition of the source; without `order_by`, events run in the source's order, partition by partition.
         late: what to do with an event whose `order_by` is smaller than one of an earlier batch: "run" it in
             the batch in which it arrives, or "refuse" it with the reason "late event".
-        initial: rows that fill tables before the first batch: {Account: dataframe}, or an Arrow table. Used
-            once, when there is no state at the path yet.
+        initial: rows that fill tables before the first batch: {Account: rows}, a DataFrame of Spark or pandas, an
+            Arrow table or a list of dicts. Used once, when there is no state at the path yet.
         keep_versions: how many of the newest batches `read_state` can go back to; the tuples of output streams and the
             outcomes of requests are kept for at least as many.
         requests: the column that holds the id (a string or a whole number) of an event that is a request; it is null
@@ -121,18 +125,20 @@ def transact(
     program = build_program(transactions)
     check_strategy(strategy, lasting=True)
     one_of("on_error", on_error, get_args(OnError))
-    path = _check_arguments(state, late, keep_versions, log, workers, order_by=order_by, requests=requests)
+    folder = _check_arguments(state, late, keep_versions, log, workers, order_by=order_by, requests=requests)
     if log == "commands":
         require_repeatable(program, "transact")
+    _require_spark_frame(events)
     check_events(events.schema, program.plan, order_by, requests)
-    newest = _prepared(program, path, initial or {}, keep_versions)
-    remember(path, program)
-    watch(events, path)
+    require_worker_python(events.sparkSession)
+    newest = _prepared(program, folder, initial, keep_versions)
+    remember(folder, program)
+    watch(events, folder)
     reading = {"order_by": order_by, "late": late, "requests": requests}
     keeping = {"log": log, "keep_versions": keep_versions}
     running = {"strategy": strategy, "workers": workers, "on_error": on_error}
-    settings = _task_settings(events, program, path, newest, **reading, **keeping, **running)
-    marked = _marked(events, path, order_by)
+    settings = _task_settings(events, program, folder, newest, **reading, **keeping, **running)
+    marked = _marked(events, folder, order_by)
     return marked.repartition(1).mapInArrow(make_task(settings), output_schema(events.schema, program.plan))
 
 
@@ -159,7 +165,15 @@ def _task_settings(
     )
 
 
-def _prepared(program: Program, path: str, initial: Mapping[type, Any], keep_versions: int) -> VersionInfo | None:
+def _require_spark_frame(events: Any) -> None:
+    if not hasattr(events, "sparkSession") or not hasattr(events, "isStreaming"):
+        raise InputError(
+            f"transact: required a Spark DataFrame of events, got {shown(events)}; make one with "
+            "spark.createDataFrame(...), or run the events without Spark: tg.Engine(...).run(events)"
+        )
+
+
+def _prepared(program: Program, path: str, initial: Any, keep_versions: int) -> VersionInfo | None:
     """The newest version of the state, checked against the program; an empty state is first filled from `initial`."""
     store = VersionStore(open_storage(path))
     newest = store.newest()
@@ -244,23 +258,21 @@ def _check_arguments(
 ) -> str:
     """The state's path as workers understand it; raises InputError for an invalid argument."""
     check_keep_versions(keep_versions)
-    if workers is not None and (type(workers) is not int or workers < 1):
-        raise DefinitionError(f"workers: required a number of at least 1, got {workers!r}")
-    if late not in get_args(Late):
-        raise InputError(f'transact: late must be "run" or "refuse", got {late!r}')
+    if workers is not None:
+        whole("workers", workers)
+    if not isinstance(late, str) or late not in get_args(Late):
+        raise InputError(f'transact: late must be "run" or "refuse", got {shown(late)}')
     if late == "refuse" and columns.get("order_by") is None:
         raise InputError(
             'transact: late="refuse" needs order_by="column": without it no event is late, because events run in the '
             "order of their source; give order_by, or leave late out"
         )
-    if log not in get_args(Log):
-        raise InputError(f'transact: log must be "changes" or "commands", got {log!r}')
+    if not isinstance(log, str) or log not in get_args(Log):
+        raise InputError(f'transact: log must be "changes" or "commands", got {shown(log)}')
     for argument, column in columns.items():
         if column is not None and not isinstance(column, str):
-            raise InputError(f"transact: {argument} must be the name of a column, got {column!r}")
-    given = os.fspath(state)
-    if not given or not isinstance(given, str):
-        raise InputError(f'transact: state must be a path such as "state/ledger", got {given!r}')
+            raise InputError(f"transact: {argument} must be the name of a column, got {shown(column)}")
+    given = path("transact: state", state, InputError)
     if given.startswith("memory:"):
         raise InputError(
             f"transact: state={given!r} lives in the memory of one process, and Spark's workers are others. "
@@ -269,8 +281,12 @@ def _check_arguments(
     return open_storage(given).path
 
 
-def _first_rows(program: Program, initial: Mapping[type, Any]) -> dict[str, Any]:
+def _first_rows(program: Program, initial: Any) -> dict[str, Any]:
     """The rows of `initial`, by table name."""
+    if initial is None:
+        return {}
+    if not isinstance(initial, Mapping):
+        raise InputError(f"transact: initial: required rows by table, {{Account: rows}}, got {shown(initial)}")
     names = {layout.name for layout in program.plan.tables}
     tables: dict[str, Any] = {}
     for table, rows in initial.items():
@@ -285,11 +301,8 @@ def _first_rows(program: Program, initial: Mapping[type, Any]) -> dict[str, Any]
 
 
 def _collected(name: str, rows: Any) -> pa.Table:
-    if isinstance(rows, pa.Table):
-        return rows
-    if getattr(rows, "isStreaming", True):
-        raise InputError(
-            f"transact: initial rows of {name} must be a batch DataFrame, got "
-            f"{'a stream' if hasattr(rows, 'isStreaming') else type(rows).__name__}"
-        )
+    if not hasattr(rows, "isStreaming"):
+        return as_table(f"transact: initial rows of {name}", rows)
+    if rows.isStreaming:
+        raise InputError(f"transact: initial rows of {name} must be a batch DataFrame, got a stream")
     return rows.toArrow()
