@@ -119,7 +119,7 @@ def test_an_unknown_or_unordered_order_by_is_refused(spark: SparkSession) -> Non
         ({"state": "~/ledger"}, r"does not expand ~.*give '/"),
         ({"state": "dbfs:/ledger"}, r"two slashes.*give '/dbfs/ledger'"),
         ({"order_by": 7}, "order_by must be the name of a column, got 7"),
-        ({"state": ""}, "state must be a path"),
+        ({"state": ""}, "state: required a path"),
         ({"state": "memory://x"}, r"memory of one process.*tg\.Engine"),
         ({"initial": {Path: None}}, "'Path', which is no table of the program; its tables are Account"),
     ],
