@@ -85,7 +85,7 @@ def test_all_lines_are_there_when_asked_for(monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_what_nobody_raised_on_purpose_keeps_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.embedding.arrange", lambda *_: 1 // 0)
+    monkeypatch.setattr("tidegate.embedding.as_table", lambda *_: 1 // 0)
     ours, _ = frames(lambda: ENGINE.run([{"dst": 1, "amount": 1}]), ZeroDivisionError)
     assert ours >= 2
 
