@@ -137,7 +137,7 @@ def test_arguments_that_cannot_be_are_refused(spark: SparkSession, options: dict
         ({"keep_versions": 0}, "keep_versions: required a whole number of at least 1, got 0"),
         ({"keep_versions": True}, "keep_versions: required a whole number of at least 1, got True"),
         ({"keep_versions": 2.0}, r"keep_versions: required a whole number of at least 1, got 2\.0"),
-        ({"workers": 0}, "workers: required a number of at least 1, got 0"),
+        ({"workers": 0}, "workers: required a whole number of at least 1, got 0"),
         ({"strategy": "fastest"}, "strategy: got 'fastest', required one of adaptive, serial"),
         ({"strategy": "unsafe-nolock"}, "'unsafe-nolock' gives wrong rows by design.*tg.Engine in memory"),
     ],
