@@ -63,7 +63,7 @@ def test_the_report_joins_the_pieces() -> None:
 
 
 def test_an_interval_below_one_is_refused() -> None:
-    with pytest.raises(tg.DefinitionError, match="punctuation: required a number of at least 1"):
+    with pytest.raises(tg.DefinitionError, match="punctuation: required a whole number of at least 1"):
         tg.Engine([move], punctuation=0)
 
 
