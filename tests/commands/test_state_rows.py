@@ -7,8 +7,21 @@ from pathlib import Path
 
 import pytest
 
+import tidegate as tg
+
 from ..test_cli import tidegate, told
 from .stored import make_state, make_state_with_events
+
+
+@tg.table(key="id")
+class Account:
+    id: int
+    balance: int = 0
+
+
+@tg.transaction
+def pay(dst: Account, amount: int) -> None:
+    dst.balance += amount
 
 
 @pytest.fixture
@@ -54,6 +67,19 @@ class TestGet:
     def test_what_cannot_be_asked_is_one_message(self, path: str, arguments: list[str], expected: str) -> None:
         result = tidegate("state", "get", path, *arguments)
         assert result.exit_code == 1 and expected in result.stderr and "Traceback" not in result.output
+
+    def test_what_an_engine_did_behind_its_newest_checkpoint_is_not_kept_quiet(self, tmp_path: Path) -> None:
+        state = str(tmp_path / "state")
+        with tg.Engine([pay], directory=state) as engine:
+            engine.execute(pay, dst=1, amount=5)
+        with tg.Engine([pay], directory=state) as engine:
+            engine.execute(pay, dst=1, amount=5)
+            refused = tidegate("state", "get", state, "Account", "1")
+            assert refused.exit_code == 1 and "read the newest checkpoint as it is: version 2" in refused.stderr
+            assert told("state", "get", state, "Account", "1", "--version", "2") == {"id": 1, "balance": 5}
+            assert "is not shown" in tidegate("state", "show", state).stdout
+        assert told("state", "get", state, "Account", "1") == {"id": 1, "balance": 10}
+        assert "is not shown" not in tidegate("state", "show", state).stdout
 
     def test_events_in_place_of_rows_and_no_state(self, tmp_path: Path) -> None:
         events = make_state_with_events(tmp_path / "events").storage.path

@@ -45,17 +45,24 @@ def list_segments(path: Path, as_json: Json = False) -> None:
     if as_json:
         print_json({"path": storage.path, "segments": [_segment_record(each) for each in found.segments]})
         return
-    view = empty_table(storage.path)
-    for heading in ("segment", "first", "commands", "bytes", "program", "in a checkpoint", "end"):
+    console, view = Console(), empty_table(storage.path)
+    headings = ["segment", "first", "commands", "bytes", "program", "in a checkpoint", "end"]
+    if console.width < 80:  # a segment is called by its first command, and the last line tells the rest
+        headings = ["segment", "commands", "end"]
+    for heading in headings:
         view.add_column(heading, no_wrap=heading != "end", justify="right" if heading in _NUMBERS else "left")
     for each in found.segments:
-        program = "" if each.segment is None else each.segment.program[:8]
-        covered = "yes" if each.covered else "" if not each.commands else "no"
-        view.add_row(
-            literal(each.name), f"{each.first}", f"{each.commands:,}", f"{each.used:,}", literal(program), covered,
-            _end(each),
-        )  # fmt: skip
-    Console().print(view)
+        cells: dict[str, str | Text] = {
+            "segment": literal(each.name),
+            "first": f"{each.first}",
+            "commands": f"{each.commands:,}",
+            "bytes": f"{each.used:,}",
+            "program": literal("" if each.segment is None else each.segment.program[:8]),
+            "in a checkpoint": "yes" if each.covered else "" if not each.commands else "no",
+            "end": _end(each),
+        }
+        view.add_row(*(cells[heading] for heading in headings))
+    console.print(view)
     say(_told(found))
 
 

@@ -165,6 +165,8 @@ def show_rows(
     console = Console()
     console.print(view)
     _print_rest(console, rows.num_rows - shown.num_rows)
+    if version is None:
+        _note_uncovered(store)
 
 
 @app.command("diff")
@@ -296,6 +298,17 @@ def _cells(difference: Difference) -> tuple[str, str]:
     old = ", ".join(f"{name}={before[name]}" for name in names if before)
     new = ", ".join(f"{name}={after[name]}" for name in names if after)
     return old, new
+
+
+def _note_uncovered(store: VersionStore) -> None:
+    """Say that there is more than can be shown, where an engine logged commands behind its newest checkpoint."""
+    from tidegate.durability import log_segments
+    from tidegate.foundation.errors import RecoveryImpossible
+
+    try:
+        log_segments.require_covered(store.storage, store.newest())
+    except RecoveryImpossible:
+        say("note: an engine has done more than this: what it logged behind its newest checkpoint is not shown")
 
 
 def _print_rest(console: Console, left_out: int) -> None:

@@ -143,10 +143,13 @@ def import_rows(
 
 
 def _layout(storage: Storage, table: str, version: int | None) -> TableLayout:
-    from tidegate.durability.row_reading import require_table
+    from tidegate.durability.row_reading import require_covered, require_table
     from tidegate.durability.version_reader import VersionReader
 
-    return require_table(storage.path, VersionReader(storage).locate(version), table)
+    info = VersionReader(storage).locate(version)
+    if version is None:
+        require_covered(storage, info)
+    return require_table(storage.path, info, table)
 
 
 def _rows(count: int) -> str:
