@@ -47,7 +47,7 @@ ENGINE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("state",),
     ("intake",),
     ("arguments", "arrival", "batch", "loading"),
-    ("arrays", "inputs", "generated", "expiry", "faults", "undoing"),
+    ("arrays", "inputs", "generated", "expiry", "faults", "undoing", "results"),
     ("interpreter", "planning", "adaptation"),
     ("execution",),
     ("graphs", "single"),

@@ -33,6 +33,7 @@ from tidegate.engine.core import EngineCore
 from tidegate.engine.faults import OnError
 from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.report import BatchReport
+from tidegate.engine.results import encoded
 from tidegate.foundation.arguments import flag, one_of, path, refusal, shown, whole
 from tidegate.foundation.arguments import name as text
 from tidegate.foundation.arrow_tables import RowData, as_table
@@ -41,6 +42,7 @@ from tidegate.foundation.tracebacks import briefly, shortened
 from tidegate.operations.decision import Strategy, check_strategy
 from tidegate.operations.layout import TableLayout
 from tidegate.operations.outcomes import Outcome, Step
+from tidegate.operations.plan import ResultForm
 
 T = TypeVar("T")
 
@@ -70,6 +72,7 @@ class Engine:
         sync: Sync = "group",
         keep_versions: int | None = None,
         on_error: OnError = "abort",
+        result: ResultForm = "auto",
     ) -> None:
         """Make an engine.
 
@@ -97,6 +100,8 @@ class Engine:
                 first traceback of each kind is logged. "raise": the call raises `TransactionFailed`, with the event and
                 the line, and nothing of its batch is committed. In memory, such an engine copies its rows before each
                 run.
+            result: the form of the column `result` of `run`. "auto": the type that the transactions return, or if they
+                return several, a struct with a field for each transaction. "struct": always that struct. "json": text.
         """
         check_strategy(strategy, lasting=directory is not None)
         workers = whole("workers", workers)
@@ -107,7 +112,7 @@ class Engine:
         one_of("sync", sync, get_args(Sync))
         one_of("on_error", on_error, get_args(OnError))
         _check_keep_versions(keep_versions, folder)
-        self._program = build_program(transactions)
+        self._program = build_program(transactions, result)
         outside = [name for member in members_of(transactions) for name in member.outside]
         self._constants = [name for name in outside if name.is_constant]
         plans = self._program.plan.transactions
@@ -187,11 +192,12 @@ class Engine:
             text("order_by", order_by, "the name of a column, or None", InputError)
         require_unchanged(self._constants)
         if self._kept is not None and not self._closed:
-            return self._kept.run(events, order_by)
+            return encoded(self._program.plan, self._kept.run(events, order_by))
         with self._turn():
             core = self._core
             arrival = core.arrange(events, order_by)
-            return core.run(events, arrival.order, arrival.refused, arrival.times).outcomes
+            found = core.run(events, arrival.order, arrival.refused, arrival.times).outcomes
+        return encoded(self._program.plan, found)
 
     def execute(self, transaction: Transaction, idempotency_key: int | str | None = None, **arguments: Any) -> Outcome:
         """Run one transaction now; row parameters take keys, composite ones a tuple or a dict.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -168,3 +168,44 @@ def test_large_batches_come_back_whole(spark: SparkSession, tmp_path: Path) -> N
     money = outcomes.where("committed and transaction = 'deposit'").agg({"amount": "sum"}).collect()[0][0]
     assert sum(balances(spark, tmp_path / "state").values()) == money
     outcomes.unpersist()
+
+
+class Review(NamedTuple):
+    score: float
+
+
+@tg.transaction
+def review(dst: Account, amount: int) -> Review:
+    return Review(amount / 2)
+
+
+@pytest.mark.parametrize("form", ["struct", "json"])
+def test_parquet_stays_readable_when_a_transaction_of_another_type_is_added(
+    spark: SparkSession, tmp_path: Path, form: Any
+) -> None:
+    def write(program: list[Any], name: str, event: int) -> None:
+        row = {"event": event, "transaction": name, "dst": 1, "amount": 5}
+        events = spark.createDataFrame([row], "event long, transaction string, dst long, amount long")
+        outcomes = transact(events, program, state=tmp_path / "state", result=form)
+        outcomes.write.mode("append").parquet(str(tmp_path / "out"))
+
+    write([deposit], "deposit", 1)
+    write([deposit, review], "review", 2)
+    write([deposit, review], "deposit", 3)
+    found = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "out")).orderBy("event")
+    results = [row["result"] if form == "json" else row["result"].asDict(True) for row in found.collect()]
+    if form == "json":
+        assert results == ["5", '{"score": 2.5}', "10"]
+        assert found.selectExpr("get_json_object(result, '$.score')").collect()[1][0] == "2.5"
+    else:
+        no_review = {"deposit": 5, "review": None}
+        assert results == [no_review, {"deposit": None, "review": {"score": 2.5}}, {**no_review, "deposit": 10}]
+
+
+def test_a_result_column_that_changes_its_type_is_warned_of_when_transact_is_called(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = spark.createDataFrame([(1, "deposit", 1, 5)], "event long, transaction string, dst long, amount long")
+    transact(events, [deposit], state=tmp_path / "state").collect()
+    with pytest.warns(tg.TidegateWarning, match=r"`result` has the type struct<deposit: int64, review.*it had int64"):
+        transact(events, [deposit, review], state=tmp_path / "state")

@@ -23,7 +23,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ from tidegate.compiler.flows import FlowWriter
 from tidegate.compiler.graphs import lay_out
 from tidegate.compiler.operate import OperateWriter, list_operations, passed_column, passed_limits
 from tidegate.compiler.stages import find_stages
-from tidegate.foundation.arguments import items, shown
+from tidegate.foundation.arguments import items, one_of, shown
 from tidegate.foundation.errors import DefinitionError, TidegateWarning
 from tidegate.operations.arrays import ArraySpec, program_arrays
 from tidegate.operations.flow import FlowsPlan, event_name
@@ -48,6 +48,8 @@ from tidegate.operations.plan import (
     Parameter,
     Program,
     ProgramPlan,
+    ResultForm,
+    ResultType,
     RowParameter,
     TransactionPlan,
     ValueParameter,
@@ -78,8 +80,9 @@ def members_of(transactions: Sequence[ProgramPart] | ProgramPart) -> list[Transa
     return members
 
 
-def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
+def build_program(transactions: Sequence[ProgramPart] | ProgramPart, result: ResultForm = "auto") -> Program:
     """Build a program from a list of transactions and dataflow graphs."""
+    one_of("result", result, get_args(ResultForm))
     members = members_of(transactions)
     require_unchanged(outside for member in members for outside in member.outside)
     _warn_of_missing_triggers(members)
@@ -102,7 +105,20 @@ def build_program(transactions: Sequence[ProgramPart] | ProgramPart) -> Program:
     functions = tuple(transaction.__wrapped__ for transaction in members)
     parts = [transactions] if isinstance(transactions, ProgramPart) else transactions
     dataflows = [part for part in parts if isinstance(part, Dataflow)]
-    return Program(link(plans, lay_out(dataflows, members)), functions, classes)
+    return Program(_formed(link(plans, lay_out(dataflows, members)), result), functions, classes)
+
+
+def _formed(plan: ProgramPlan, result: ResultForm) -> ProgramPlan:
+    """A program whose results are given in this form. The code is the same for all forms."""
+    if result != "struct":
+        return replace(plan, result_json=result == "json")
+    returning = [(each.name, each.result) for each in plan.transactions if each.result is not None]
+    if not returning:
+        raise DefinitionError(
+            'result="struct" needs a transaction that returns a value, and this program has none: a struct without '
+            'fields cannot be written; use result="json", or leave result out'
+        )
+    return replace(plan, result=_by_transaction(returning), result_by_transaction=True)
 
 
 def _warn_of_missing_triggers(members: Sequence[Transaction]) -> None:
@@ -262,7 +278,11 @@ def _result_type(plans: tuple[TransactionPlan, ...]) -> tuple[pa.DataType, bool]
         return pa.int64(), False
     if len(kinds) == 1:
         return returning[0][1].arrow, False
-    return pa.struct([pa.field(name, result.arrow) for name, result in returning]), True
+    return _by_transaction(returning), True
+
+
+def _by_transaction(returning: Sequence[tuple[str, ResultType]]) -> pa.DataType:
+    return pa.struct([pa.field(name, result.arrow) for name, result in returning])
 
 
 def _result_arrays(

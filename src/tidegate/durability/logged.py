@@ -53,6 +53,7 @@ from tidegate.durability.once_keys import OnceKeys
 from tidegate.durability.ownership import EMBEDDED, ENGINE
 from tidegate.durability.records import waiting_record, waiting_streams
 from tidegate.durability.replaying import Replay
+from tidegate.durability.result_types import recorded_type, warn_of_change
 from tidegate.durability.scratch import Scratch
 from tidegate.durability.stored_rows import fold
 from tidegate.durability.tasks import Background, Threads
@@ -395,6 +396,7 @@ class LoggedEngine:
             owner=self._owner,
             commands=self._commands,
             log=log,
+            result=recorded_type(self.program.plan),
         )
 
     # --- inside: opening ------------------------------------------------------------------------------------------
@@ -403,6 +405,7 @@ class LoggedEngine:
         self._owner = Owner(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine", ENGINE)
         newest = self._checkpoints.store.tip()
         self._epoch = ownership.admit(self._storage, newest, self._owner)
+        warn_of_change(self._storage.path, newest, self.program.plan)
         if newest is None:
             empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), epoch=self._epoch, owner=self._owner)
             try:

@@ -65,6 +65,8 @@ class VersionInfo:
 
     `whole` is the newest version, up to this one, whose change file holds all rows and not only those that changed; 0
     when there is none. Nothing below it is needed for the rows, and its tables need not be those of the versions below.
+
+    `result` is the type of the column `result` that the last program had (result_types.py); empty if none recorded it.
     """
 
     version: int
@@ -93,6 +95,7 @@ class VersionInfo:
     ran: int = 0
     weight: int = 0
     whole: int = 0
+    result: Any = ""
 
 
 def as_snapshot(info: VersionInfo, rows: Mapping[str, int]) -> VersionInfo:
@@ -115,6 +118,8 @@ def to_fields(info: VersionInfo) -> dict[str, Any]:
         fields["ran"] = info.ran
     if info.whole:
         fields["whole"] = info.whole
+    if info.result:
+        fields["result"] = info.result
     fields["owner"] = None if info.owner is None else asdict(info.owner)
     fields["layouts"] = [layout.to_json() for layout in info.layouts]
     return fields
@@ -142,6 +147,7 @@ def from_header(file: str, version: int, kind: Kind, header: Header) -> VersionI
         ran=fields.get("ran", 0),
         weight=fields.get("weight", 0),
         whole=fields.get("whole", 0),
+        result=fields.get("result", ""),
     )
 
 

@@ -39,6 +39,7 @@ from tidegate.durability.evolution import require_fit, require_no_renaming
 from tidegate.durability.fingerprint import fingerprint, require_repeatable
 from tidegate.durability.housekeeping import Housekeeping
 from tidegate.durability.records import OUTCOMES, ROWS, outcome_record, output_record
+from tidegate.durability.result_types import recorded_type
 from tidegate.durability.served import Applicant
 from tidegate.durability.version_info import Owner
 from tidegate.durability.version_log import Log, executed_events, order_again, play, tracking
@@ -337,6 +338,7 @@ class VersionedEngine:
             layouts=tuple(table.layout for table in self.core.tables.values()),
             epoch=self._epoch,
             owner=self._owner,
+            result=recorded_type(self.program.plan),
         )
 
     def _new_core(self, layouts: tuple[TableLayout, ...]) -> EngineCore:

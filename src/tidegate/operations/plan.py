@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -36,6 +36,10 @@ from tidegate.operations.flow import NO_GRAPHS, FlowsPlan, WindowParameter
 from tidegate.operations.layout import Kind, TableLayout
 
 ESCAPE = -1
+
+ResultForm = Literal["auto", "struct", "json"]
+"""How the column `result` holds what transactions return: as one type or, if they differ, by transaction; always by
+transaction; as JSON text."""
 
 
 def generated_name(transaction: str) -> str:
@@ -263,10 +267,17 @@ class ProgramPlan:
     entries: tuple[int, ...] = ()
     """The transactions that events can name."""
     flows: FlowsPlan = NO_GRAPHS
+    result_json: bool = False
+    """Whether results leave the engine as JSON text."""
     reason_sources: tuple[tuple[int, str], ...] = ()
     """For each of `reasons`, the transaction that fails, and why: an event of a graph may read who undid its round."""
     clock: ClockPlan | None = None
     """None where no row expires."""
+
+    @property
+    def result_column(self) -> pa.DataType:
+        """The type of the column `result` as users see it."""
+        return pa.string() if self.result_json else self.result
 
     @property
     def names(self) -> tuple[str, ...]:

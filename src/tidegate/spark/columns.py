@@ -66,7 +66,7 @@ def output_schema(schema: T.StructType, plan: ProgramPlan) -> T.StructType:
     outcome = [
         T.StructField(committed, T.BooleanType(), nullable=False),
         T.StructField(reason, T.StringType()),
-        T.StructField(result, from_arrow_type(plan.result)),
+        T.StructField(result, from_arrow_type(plan.result_column)),
     ]
     return T.StructType([*schema.fields, *outcome])
 

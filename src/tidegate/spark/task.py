@@ -38,6 +38,7 @@ from tidegate.durability.version_info import Owner
 from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
 from tidegate.engine.faults import OnError
+from tidegate.engine.results import encoded
 from tidegate.foundation.errors import InputError, StateOwned, TidegateError
 from tidegate.foundation.storage import open_storage
 from tidegate.foundation.tracebacks import shortened
@@ -257,7 +258,7 @@ def _process_when_owned(
     deadline = time.monotonic() + OWNER_WAIT_SECONDS
     while True:
         try:
-            return engine.process(
+            outcomes = engine.process(
                 applicant,
                 events,
                 order_by=settings.order_by if events.num_rows else None,
@@ -265,6 +266,7 @@ def _process_when_owned(
                 owner=owner,
                 requests=settings.requests,
             )
+            return encoded(engine.program.plan, outcomes)
         except StateOwned:
             if time.monotonic() > deadline:
                 raise

@@ -35,6 +35,7 @@ from tidegate.compiler.program import build_program
 from tidegate.durability import ownership
 from tidegate.durability.evolution import require_fit, require_no_renaming
 from tidegate.durability.fingerprint import fingerprint, require_repeatable
+from tidegate.durability.result_types import warn_of_change
 from tidegate.durability.version_info import Owner, VersionInfo
 from tidegate.durability.version_log import Log
 from tidegate.durability.versioned import Late, VersionedEngine
@@ -46,7 +47,7 @@ from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import open_storage
 from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.decision import Strategy, check_strategy
-from tidegate.operations.plan import Program
+from tidegate.operations.plan import Program, ResultForm
 from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
 from tidegate.spark.cores import executor_cores
 from tidegate.spark.known_programs import remember
@@ -80,6 +81,7 @@ def transact(
     strategy: Strategy = "adaptive",
     workers: int | None = None,
     on_error: OnError = "abort",
+    result: ResultForm = "auto",
 ) -> DataFrame:
     """Run transactions over events, in order, exactly once, on state that lasts.
 
@@ -115,6 +117,8 @@ def transact(
         on_error: what an exception in a transaction declared `compiled=False` does, as for `tg.Engine`. "abort": its
             event aborts; the worker logs the first of each kind. "raise": the query fails, nothing of the micro-batch
             is committed, and the query goes on with it when it is started again with a corrected function.
+        result: the form of the column `result`, as for `tg.Engine`. With "auto", a new transaction may change its type,
+            which is warned of; "struct" and "json" keep earlier output readable.
 
     Returns:
         The events' columns with `committed`, `reason` (null when committed) and `result`. In batch use
@@ -122,7 +126,7 @@ def transact(
         `transact` is applied once per micro-batch: make the calls in the thread in which Spark calls your function,
         in the same order each time.
     """
-    program = build_program(transactions)
+    program = build_program(transactions, result)
     check_strategy(strategy, lasting=True)
     one_of("on_error", on_error, get_args(OnError))
     folder = _check_arguments(state, late, keep_versions, log, workers, order_by=order_by, requests=requests)
@@ -181,6 +185,7 @@ def _prepared(program: Program, path: str, initial: Any, keep_versions: int) -> 
         require_fit(path, newest.layouts, program.plan.tables)
         require_no_renaming(path, newest.layouts, program.plan.tables)
         store.require_program(newest, fingerprint(program))
+        warn_of_change(path, newest, program.plan)
     first_rows = _first_rows(program, initial)
     if newest is not None or not first_rows:
         return newest
