@@ -75,6 +75,11 @@ def test_the_advised_cast_of_a_fraction_loses_no_cents(spark: SparkSession) -> N
     assert """(events["ts"] * 1000).cast("long")""" in message
 
 
+def test_a_timestamp_where_a_number_is_required_is_named_like_any_other_type(spark: SparkSession) -> None:
+    message = refusal(spark, "transaction string, src long, dst long, amount timestamp", PROGRAM)
+    assert "column 'amount' is timestamp: required long" in message
+
+
 def test_composite_keys_and_lists_are_checked_inside(spark: SparkSession) -> None:
     message = refusal(
         spark,

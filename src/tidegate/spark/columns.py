@@ -55,7 +55,9 @@ def check_events(schema: T.StructType, plan: ProgramPlan, order_by: str | None, 
         fits = isinstance(found.get(requests), (T.IntegralType, T.StringType))
         problems += _column(schema, found, requests, "long or string", "requests", fits)
     if not problems:
-        require_times(plan.clock, order_by, None if order_by is None else to_arrow_type(found[order_by]))
+        require_times(
+            plan.clock, order_by, None if order_by is None else to_arrow_type(found[order_by], timezone="UTC")
+        )
     if problems:
         raise InputError("transact: the events do not fit the program:\n" + "\n".join(dict.fromkeys(problems)))
 
@@ -153,7 +155,7 @@ def _use(binding: Binding, plan: ProgramPlan) -> str:
 
 def _fits(given: T.DataType, parameter: Parameter) -> bool:
     try:
-        check_type(to_arrow_type(given), parameter, "transact")
+        check_type(to_arrow_type(given, timezone="UTC"), parameter, "transact")
     except (InputError, PySparkException):  # the engine does not take it, or Arrow has no such type
         return False
     return True
