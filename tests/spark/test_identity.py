@@ -421,7 +421,7 @@ def test_a_renamed_table_is_refused_with_the_way_out(spark: SparkSession, tmp_pa
 
     with pytest.raises(DefinitionError) as refused:
         transact(batch_frame(spark, 5), pay, state=tmp_path / "state")
-    assert f"tidegate state adopt {tmp_path}/state --rename Account=Konto" in str(refused.value)
+    assert f"tidegate state rename-table {tmp_path}/state Account Konto" in str(refused.value)
     with pytest.raises(DefinitionError, match="--new-table Konto=Account"):
         tg.Engine(pay, directory=str(tmp_path / "state"))
 
