@@ -12,6 +12,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "api/test_table.py": ("operations/layout.py",),
     # The emitter's floors, each of which emits a part of one body: bodies are compared with Python as a whole.
     "compiler/test_bodies.py": (
+        "compiler/built_ins.py",
         "compiler/calls.py",
         "compiler/emission.py",
         "compiler/expressions.py",
@@ -24,6 +25,13 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "operations/plan.py",
     ),
     "compiler/test_arithmetic.py": ("compiler/numbers.py",),
+    "compiler/test_values.py": ("compiler/decimals.py", "compiler/times.py"),
+    "operations/test_values.py": (
+        "operations/decimals.py",
+        "operations/kinds.py",
+        "operations/texts.py",
+        "operations/times.py",
+    ),
     "compiler/test_refusals.py": (
         "compiler/declaration.py",
         "compiler/signatures.py",

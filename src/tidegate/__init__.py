@@ -15,6 +15,7 @@ tidegate.testing                    what only tests need
 
 from typing import TYPE_CHECKING
 
+from tidegate.api.annotations import digits
 from tidegate.api.control import Abort, abort, delete, exists, history, lookup, require
 from tidegate.api.dataflow import Dataflow, dataflow
 from tidegate.api.stream import Stream, emit, stream
@@ -75,6 +76,7 @@ __all__ = [
     "abort",
     "dataflow",
     "delete",
+    "digits",
     "emit",
     "exists",
     "history",

@@ -231,10 +231,11 @@ class Engine:
 
     def _execute_once(self, core: EngineCore, number: int, arguments: Mapping[str, Any], key: int | str) -> Outcome:
         call, arguments = self._codec.execute(number, arguments, key)
-        outcome = self._keys.find(key, call)
+        returned = self._program.plan.transactions[number].result
+        outcome = self._keys.find(key, call, returned)
         if outcome is None:
             outcome = core.execute(number, arguments)
-            self._keys.add(key, call, outcome)
+            self._keys.add(key, call, outcome, returned)
         return outcome
 
     def read(self, table: type, key: Any) -> dict[str, Any] | None:

@@ -199,7 +199,7 @@ def test_a_field_type_that_a_column_cannot_hold() -> None:
     message = refusal(error, "field of a wrong type")
     assert "history" in message
     assert "list[int]" in message
-    assert "float, bool or str" in message
+    assert "float, bool, str" in message
 
 
 def test_an_annotation_that_is_not_defined() -> None:

@@ -60,7 +60,7 @@ def delete(row: Any) -> None:
     layout = getattr(type(row), "__tidegate_layout__", None)
     if layout is not None:
         for column in layout.value_columns:
-            row.__dict__[column.name] = column.default
+            row.__dict__[column.name] = column.type.decode(column.default)
         row.__dict__["_assigned"] = True
     row.exists = False
 

@@ -273,7 +273,7 @@ class _Graph:
         if isinstance(atomic_batch, str):
             for stream in borders:
                 field = stream.layout.field(atomic_batch)
-                if field is None or field.kind is None:
+                if field is None or field.type is None:
                     raise self.refuse(
                         f"atomic_batch={atomic_batch!r} is not a field of the border stream {stream.name!r}; fields "
                         f"are: {', '.join(f.name for f in stream.layout.fields)}"

@@ -1,6 +1,6 @@
 """`tg.stream` and `tg.emit`: what flows between transactions.
 
-    valid = tg.stream("valid", contestant=int)          fields: int, float, bool, str
+    valid = tg.stream("valid", contestant=int)          fields: any type that a table's fields may have
     seen = tg.stream("seen", vehicle=Vehicle)           or a table: the field carries the key of a row
 
 A transaction declared with `emits=[valid]` may call `tg.emit(valid, contestant=3)`. In plain Python, `emit` passes
@@ -17,8 +17,9 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
+from tidegate.api.annotations import CHOICES, Unsuitable, value_type
 from tidegate.api.control import setting
-from tidegate.api.table import KINDS, layout_of
+from tidegate.api.table import layout_of
 from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.tracebacks import briefly
@@ -41,17 +42,17 @@ class Stream:
         return self.layout.name
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{f.name}: {f.kind.value if f.kind else f.table.name}" for f in self.layout.fields)  # type: ignore[union-attr]
+        fields = ", ".join(f"{f.name}: {f.type.label if f.type else f.table.name}" for f in self.layout.fields)  # type: ignore[union-attr]
         return f"<stream {self.name}({fields})>"
 
 
 @briefly
-def stream(name: str, /, **fields: type) -> Stream:
+def stream(name: str, /, **fields: Any) -> Stream:
     """Declare a stream.
 
     Args:
         name: the name that events and tools use.
-        fields: each field's type: int, float, bool, str, or a table for the key of one of its rows.
+        fields: each field's type, as a table's fields have, or a table for the key of one of its rows.
 
     >>> stream("votes", phone=int, contestant=int)
     <stream votes(phone: int, contestant: int)>
@@ -61,20 +62,24 @@ def stream(name: str, /, **fields: type) -> Stream:
         raise DefinitionError(f"a stream's name is an identifier, got {shown(name)}")
     if not fields:
         raise DefinitionError(f'stream {name!r} has no fields; write for example tg.stream("{name}", amount=int)')
-    given: dict[str, Any] = dict(fields)
     found, tables = [], {}
-    for field, kind in given.items():
-        table = layout_of(kind)
+    for field, hint in fields.items():
+        table, carried = layout_of(hint), None
         if table is not None:
-            tables[table.name] = kind
-        elif not isinstance(kind, type) or kind not in KINDS:
-            raise DefinitionError(
-                f"stream {name!r}: field {field!r} has type {getattr(kind, '__name__', kind)!s}; "
-                "required: int, float, bool, str, or a table (then it carries the key of a row)"
-            )
+            tables[table.name] = hint
+        else:
+            try:
+                carried = value_type(hint)
+            except Unsuitable as error:
+                raise DefinitionError(f"stream {name!r}: field {field!r}: {error.problem}; {error.advice}") from None
+            if carried is None:
+                raise DefinitionError(
+                    f"stream {name!r}: field {field!r} has type {getattr(hint, '__name__', hint)!s}; "
+                    f"required: {CHOICES}, or a table (then it carries the key of a row)"
+                )
         if field in ("batch", "transaction"):
             raise DefinitionError(f"stream {name!r}: the field name {field!r} is reserved; choose another")
-        found.append(StreamField(field, None if table is not None else KINDS[kind], table))
+        found.append(StreamField(field, carried, table))
     return Stream(StreamLayout(name, tuple(found)), tables)
 
 

@@ -13,12 +13,12 @@ is a plain row object, which is what a transaction sees when it is called as pla
 
 Assigning to a field makes the row exist. A row object enforces its columns' types, so that the plain
 function computes what the engine computes: an `int` field aborts with "overflow" if a value does not fit
-into 64 bits, a `float` field turns an int into a float, and any other mismatch is a TypeError.
+into 64 bits, a `float` field turns an int into a float, and any other mismatch is a TypeError. The other types
+that fields may have (`annotations`) follow the same rule: a value is taken as it is, or refused.
 """
 
 from __future__ import annotations
 
-import operator
 import re
 import sys
 from collections.abc import Callable
@@ -26,18 +26,18 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar, cast, dataclass_transform, get_type_hints
 
+from tidegate.api.annotations import CHOICES, Unsuitable, key_type, value_type
 from tidegate.api.control import Abort
 from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
 from tidegate.foundation.tracebacks import shortened
-from tidegate.operations.layout import Column, Kind, TableLayout, Value, encodable
+from tidegate.operations.kinds import TooLarge
+from tidegate.operations.layout import Column, Kind, TableLayout, ValueType
 
 Class = TypeVar("Class", bound=type)
 
-KINDS: dict[object, Kind] = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR}
 RESERVED = frozenset({"exists"})
-_INT_LIMIT = 2**63
 
 
 @dataclass_transform()
@@ -109,32 +109,18 @@ def layout_of(candidate: object) -> TableLayout | None:
     return found if isinstance(found, TableLayout) else None
 
 
-def coerce(column: Column, value: Any, table_name: str) -> Value:
-    """`value` converted to the column's type, by the rules that plain rows and the engine share."""
-    if column.kind is Kind.INT:
-        if isinstance(value, float | str) or not hasattr(value, "__index__"):
-            raise _mismatch(column, value, table_name)
-        whole = operator.index(value)
-        if not -_INT_LIMIT <= whole < _INT_LIMIT:
-            raise Abort("overflow")
-        return whole
-    if column.kind is Kind.FLOAT:
-        if isinstance(value, str) or not hasattr(value, "__float__"):
-            raise _mismatch(column, value, table_name)
-        return float(value)
-    if column.kind is Kind.BOOL:
-        if not isinstance(value, bool) and type(value).__name__ != "bool":
-            raise _mismatch(column, value, table_name)
-        return bool(value)
-    if not isinstance(value, str):
-        raise _mismatch(column, value, table_name)
-    if not encodable(value):
-        raise UnicodeEncodeError("utf-8", value, 0, len(value), f"{table_name}.{column.name} cannot hold a surrogate")
-    return str(value)
-
-
-def _mismatch(column: Column, value: object, table_name: str) -> TypeError:
-    return TypeError(f"{table_name}.{column.name} holds {column.kind.value}, got {value!r}")
+def coerce(wanted: ValueType, value: Any, where: str) -> Any:
+    """`value` as a type holds it, by the rules that plain rows and the engine share; `where` is for the message."""
+    try:
+        return wanted.fit(value)
+    except TooLarge:
+        raise Abort("overflow") from None
+    except UnicodeEncodeError:
+        raise
+    except TypeError:
+        raise TypeError(f"{where} holds {wanted.label}, got {value!r}") from None
+    except ValueError as error:
+        raise ValueError(f"{where} holds {wanted.label}, got {value!r}: {error}") from None
 
 
 def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType) -> TableLayout:
@@ -143,30 +129,35 @@ def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType
         raise DefinitionError(place.describe(f"table: @tg.table decorates a class, got {shown(given)}"))
     where = f"table {declared.__name__}"
     try:
-        hints = get_type_hints(declared, localns=dict(frame.f_locals))
+        hints = get_type_hints(declared, localns=dict(frame.f_locals), include_extras=True)
     except NameError as error:
         raise DefinitionError(place.describe(f"{where}: {error}")) from error
     columns = []
     for name, hint in hints.items():
         at = _field_place(name, place)
-        kind = KINDS.get(hint)
-        if kind is None:
+        try:
+            found = value_type(hint)
+            key_type(found if name in key else None)
+        except Unsuitable as error:
+            raise DefinitionError(at.describe(f"{where}: field {name!r}: {error.problem}", error.advice)) from None
+        if found is None:
             called = getattr(hint, "__name__", str(hint))
             raise DefinitionError(
                 at.describe(
-                    f"{where}: field {name!r} has type {called}, which a column cannot hold",
-                    "required: int (64 bit), float, bool or str",
+                    f"{where}: field {name!r} has type {called}, which a column cannot hold", f"required: {CHOICES}"
                 )
             )
         if name in RESERVED or name.startswith("_"):
             raise DefinitionError(at.describe(f"{where}: the field name {name!r} is reserved; choose another"))
-        try:
-            default = coerce(Column(name, kind, kind.zero), declared.__dict__.get(name, kind.zero), where)
-        except (TypeError, UnicodeEncodeError, Abort) as error:
-            raise DefinitionError(
-                at.describe(f"{where}: the default of field {name!r} does not fit: {error}")
-            ) from error
-        columns.append(Column(name, kind, default))
+        default = found.zero
+        if name in declared.__dict__:
+            try:
+                default = found.encode(coerce(found, declared.__dict__[name], f"{where}.{name}"))
+            except (TypeError, ValueError, Abort) as error:
+                raise DefinitionError(
+                    at.describe(f"{where}: the default of field {name!r} does not fit: {error}")
+                ) from error
+        columns.append(Column(name, found, default))
     for name in key:
         if name not in hints:
             raise DefinitionError(
@@ -189,10 +180,10 @@ def _with_ttl(layout: TableLayout, ttl: object, by: object, timed: list[str], pl
     if column is None or column.name not in timed:
         problem = "not a field" if column is None else "no int or float"
         raise DefinitionError(place.describe(f"{where}: by={by!r} is {problem}", known))
-    whole = column.kind is Kind.INT
+    whole = column.type is Kind.INT
     fits = isinstance(ttl, int if whole else int | float) and not isinstance(ttl, bool)
-    if not fits or not 0 < ttl < _INT_LIMIT:  # type: ignore[operator]
-        required = f"a positive {'whole ' if whole else ''}number, in the unit of {by!r} ({column.kind.value})"
+    if not fits or not 0 < ttl < 2**63:  # type: ignore[operator]
+        required = f"a positive {'whole ' if whole else ''}number, in the unit of {by!r} ({column.type.label})"
         raise DefinitionError(place.describe(f"{where}: ttl={ttl!r} is no time to live", f"required: {required}"))
     given = cast("int | float", ttl)
     return replace(layout, ttl=given if whole else float(given), by=column.name)
@@ -211,6 +202,10 @@ def _make_rows(declared: Any, layout: TableLayout) -> None:
     """Give the class the behaviour of a row object."""
     columns = {column.name: column for column in layout.columns}
     keys = frozenset(layout.key)
+    defaults = {column.name: column.type.decode(column.default) for column in layout.columns}
+
+    def fitted(name: str, value: Any) -> Any:
+        return coerce(columns[name].type, value, f"{layout.name}.{name}")
 
     def __init__(self: Any, *values: Any, exists: bool = True, **named: Any) -> None:
         if len(values) > len(columns):
@@ -224,8 +219,8 @@ def _make_rows(declared: Any, layout: TableLayout) -> None:
         missing = [name for name in layout.key if name not in given]
         if missing:
             raise TypeError(f"{layout.name}: the key {', '.join(missing)} is missing")
-        for name, column in columns.items():
-            self.__dict__[name] = coerce(column, given[name], layout.name) if name in given else column.default
+        for name in columns:
+            self.__dict__[name] = fitted(name, given[name]) if name in given else defaults[name]
         self.__dict__.update(exists=bool(exists), _assigned=False)
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
@@ -236,7 +231,7 @@ def _make_rows(declared: Any, layout: TableLayout) -> None:
             return
         if name not in columns:
             raise AttributeError(f"{layout.name} has no field {name!r}; fields are: {', '.join(columns)}")
-        self.__dict__[name] = coerce(columns[name], value, layout.name)
+        self.__dict__[name] = fitted(name, value)
         self.__dict__.update(exists=True, _assigned=True)
 
     def __repr__(self: Any) -> str:

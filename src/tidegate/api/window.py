@@ -94,7 +94,7 @@ def window(
     if time is not None:
         time = name(f"{what}: time", time, "the name of an int field of the stream")
         field = over.layout.field(time)
-        if field is None or field.kind is not Kind.INT:
+        if field is None or field.type is not Kind.INT:
             raise DefinitionError(
                 f"{what}: the time {time!r} is not an int field of it; fields are: "
                 f"{', '.join(f.name for f in over.layout.fields)}"

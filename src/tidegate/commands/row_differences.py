@@ -66,9 +66,9 @@ def key_from(layout: TableLayout, texts: list[str]) -> tuple[Any, ...]:
     found = []
     for column, text in zip(layout.key_columns, texts, strict=True):
         try:
-            found.append(pa.scalar(text).cast(column.kind.arrow).as_py())
+            found.append(pa.scalar(text).cast(column.type.arrow).as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InputError(f"key field {column.name!r} holds {column.kind.value}, got {text!r}") from error
+            raise InputError(f"key field {column.name!r} holds {column.type.label}, got {text!r}") from error
     return tuple(found)
 
 
@@ -86,14 +86,14 @@ def _key_from_json(layout: TableLayout, text: str) -> tuple[Any, ...]:
 
 
 def _key_required(layout: TableLayout, what: str) -> str:
-    fields = ", ".join(f"{column.name}: {column.kind.value}" for column in layout.key_columns)
+    fields = ", ".join(f"{column.name}: {column.type.label}" for column in layout.key_columns)
     return f"the key of {layout.name} is ({fields}): {what}"
 
 
 def with_key(layout: TableLayout, rows: pa.Table, texts: list[str]) -> pa.Table:
     """The rows whose key is given as text, one text for each field of the key."""
     for column, value in zip(layout.key_columns, key_from(layout, texts), strict=True):
-        rows = rows.filter(pc.equal(rows[column.name], pa.scalar(value, column.kind.arrow)))
+        rows = rows.filter(pc.equal(rows[column.name], pa.scalar(value, column.type.arrow)))
     return rows
 
 

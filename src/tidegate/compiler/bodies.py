@@ -10,15 +10,17 @@ from __future__ import annotations
 import ast
 from typing import Any, NoReturn
 
+from tidegate.compiler import values
 from tidegate.compiler.functions import FunctionCompiler
 from tidegate.compiler.names import list_code, list_parts, row_code
 from tidegate.compiler.signatures import UNKNOWN, read_result, struct_fields
 from tidegate.compiler.source import FunctionSource
-from tidegate.compiler.statements import ALWAYS, ASSIGNABLE
+from tidegate.compiler.statements import ALWAYS
 from tidegate.compiler.types import MIXED, Nothing, Row, RowList, Term, Type, ValueList, WindowOf, describe
 from tidegate.compiler.unit import NOT_FLOWING, Flowing, Unit
-from tidegate.operations.layout import Kind
+from tidegate.operations.kinds import Carried, Kind
 from tidegate.operations.plan import Access, Parameter, ResultType, RowParameter, generated_name
+from tidegate.operations.values import Optional
 
 
 class TransactionCompiler(FunctionCompiler):
@@ -86,17 +88,24 @@ class TransactionCompiler(FunctionCompiler):
             if isinstance(term.type, Nothing):
                 self.emit("return 0")
                 return
+            if isinstance(term.type, Optional):  # the result of None is null
+                term = Term(self.keep(term.code), term.type)
+                with self.block(f"if {values.is_none(term)}:"):
+                    self.emit("return 0")
+                term = values.known(term)
             if term.type is MIXED:
                 term = self.real(term, node)
-            if not isinstance(term.type, Kind):
+            if not isinstance(term.type, Kind | Carried):
                 self.refuse(node, f"a value is required here, got {describe(term.type)}", "return a field of the row")
             terms = [term]
             self.settle(ResultType((("", term.type),), struct=False), node, term)
         assert self.result is not None
-        for position, ((_, kind), term) in enumerate(zip(self.result.fields, terms, strict=True)):
-            converted = self.real(term, node) if kind is Kind.FLOAT else term
-            converted = self.integer(term, node) if kind is Kind.INT else converted
-            self.emit(f"{self.array(f'result_{position}')}[i] = {converted.code}")
+        fields = zip(self.result.fields, terms, strict=True)
+        words = [
+            values.stored(self, t, of, node, f"field {name!r}" if name else "its result") for (name, of), t in fields
+        ]
+        for position, word in enumerate(words):
+            self.emit(f"{self.array(f'result_{position}')}[i] = {word}")
         self.emit(f"{self.array('valid')}[i] = True")
         self.emit("return 0")
 
@@ -117,6 +126,12 @@ class TransactionCompiler(FunctionCompiler):
             if target is Kind.INT and kind is Kind.FLOAT and not self.declared and not self.final:
                 self.result = found
                 return
+            if isinstance(target, Carried) and self.declared:
+                return  # storing it says what does not fit
+            joined = values.common(target, kind) if values.is_special(Term("", target), term) else None
+            if isinstance(joined, Kind | Carried) and (joined == target or not self.declared):
+                self.result = ResultType((("", joined),), struct=False)
+                return
         self.refuse(node, f"it returns {_shown(found)} here and {_shown(self.result)} elsewhere or by its annotation")
 
     def struct_terms(self, node: ast.Call, struct: ResultType) -> list[Term]:
@@ -128,9 +143,6 @@ class TransactionCompiler(FunctionCompiler):
         if list(given) != [name for name, _ in struct.fields] and set(given) != {name for name, _ in struct.fields}:
             self.refuse(node, f"{ast.unparse(node.func)}() needs each of: {', '.join(n for n, _ in struct.fields)}")
         terms = {name: self.value(argument) for name, argument in given.items()}
-        for name, kind in struct.fields:
-            if terms[name].type not in ASSIGNABLE.get(kind, (kind,)):
-                self.refuse(node, f"field {name!r} holds {kind.value}, got {describe(terms[name].type)}")
         return [terms[name] for name, _ in struct.fields]
 
 
@@ -138,8 +150,9 @@ def _type(parameter: Parameter) -> Type:
     if isinstance(parameter, RowParameter):
         kind = RowList if parameter.many else Row
         return kind(parameter.table, frozenset({parameter.name}))
-    return ValueList(parameter.kind) if parameter.many else parameter.kind
+    found = values.in_body(parameter.type)
+    return ValueList(found) if parameter.many else found
 
 
 def _shown(result: ResultType) -> str:
-    return "a struct" if result.struct else result.fields[0][1].value
+    return "a struct" if result.struct else result.fields[0][1].label

@@ -1,4 +1,4 @@
-"""Turns calls inside a body into generated code: Python's built-ins, `math`, and helper functions.
+"""Turns calls inside a body into generated code: built-ins (`built_ins`), methods of values, and helper functions.
 
 A plain helper function is compiled too, once for each combination of argument types, as a function
 of its own that returns `(status, value)`; an abort inside it aborts the transaction.
@@ -9,25 +9,23 @@ from __future__ import annotations
 import abc
 import ast
 import contextlib
-import math
-import sys
+import enum
 import types
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from uuid import UUID
 
-from tidegate.api.control import Abort, abort, delete, exists, history, lookup, require
+from tidegate.api.control import Abort, abort, delete, history, lookup, require
 from tidegate.api.outside import MISSING
 from tidegate.api.stream import emit
 from tidegate.api.transaction import Transaction
-from tidegate.compiler import strings
-from tidegate.compiler.emission import ESCAPES
-from tidegate.compiler.expressions import Expressions
+from tidegate.compiler import decimals, strings, times, values
+from tidegate.compiler.built_ins import KNOWN
+from tidegate.compiler.expressions import Expressions, element_type
 from tidegate.compiler.names import list_parts
 from tidegate.compiler.numbers import INTERPRET
-from tidegate.compiler.types import MIXED, HistoryOf, Row, RowList, Term, Type, ValueList, WindowOf, WindowRow, describe
-from tidegate.operations.layout import Kind
+from tidegate.compiler.types import RowList, Term, ValueList, WindowOf, WindowRow, describe
+from tidegate.operations.kinds import Carried, Kind
 
-COMPENSATED = tuple(sys.version_info) >= (3, 12)  # sum() of floats uses compensated (Neumaier) summation
 VERBS = (require, abort, delete, emit, Abort)
 
 
@@ -66,6 +64,9 @@ class Calls(Expressions):
             window = self.window_or_none(node.func.value)
             if window is not None and isinstance(window.type, WindowOf):
                 return self.window_call(window, node.func.attr, node)
+            found = self.method(node, node.func) if window is None else None
+            if found is not None:
+                return found
             if window is None and strings.is_text(self, node.func.value):
                 return strings.method(self, node)
         target = self.source.resolve(node.func)
@@ -76,7 +77,12 @@ class Calls(Expressions):
             return self.look_up(node)
         if target is history:
             return self.remember(node)
-        known = _KNOWN.get(target) if _hashable(target) else None
+        made = times.construct(self, target, node) or decimals.construct(self, target, node)
+        if made is None and target is UUID:
+            made = values.evaluated(self, target, node)
+        if made is not None:
+            return made
+        known = KNOWN.get(target) if _hashable(target) else None
         if known is not None:
             if node.keywords:
                 self.refuse(node, f"{name}() takes no named arguments in a transaction")
@@ -89,12 +95,31 @@ class Calls(Expressions):
             return self.helper(target, self.arguments(target, node), node)
         if target is MISSING:
             self.refuse(node, f"the function {name!r} cannot be resolved at declaration", INTERPRET)
-        choices = ", ".join(sorted(function.__name__ for function in _KNOWN))
+        choices = ", ".join(sorted(function.__name__ for function in KNOWN))
         self.refuse(
             node,
             f"{name}() cannot be compiled",
             f"known are: {choices}, and plain helper functions, {INTERPRET}",
         )
+
+    def method(self, node: ast.Call, called: ast.Attribute) -> Term | None:
+        """A method of a value; None if it is no method of one."""
+        if called.attr == "quantize" and self.source.resolve(called) is MISSING:
+            return decimals.quantized(self, node)
+        if isinstance(called.value, ast.Name) and self.variable(called.value) is None:
+            return None
+        before = len(self.lines), len(self.accesses)
+        owner = self.owner_or_none(called.value)
+        if owner is None or not isinstance(owner.type, Carried) or values.is_text(owner.type):
+            del self.lines[before[0] :], self.accesses[before[1] :]  # it is evaluated where its method is known
+            return None
+        owner = values.present(self, owner)
+        found = times.method(self, owner, called.attr, node) if isinstance(owner.type, times.TIMES) else None
+        if found is None:
+            self.refuse(
+                node, f".{called.attr}() of {describe(owner.type)} cannot be compiled", f"rewrite it, {INTERPRET}"
+            )
+        return found
 
     def arguments(self, function: types.FunctionType, node: ast.Call) -> list[Term]:
         """The arguments of a helper call in the order of its parameters; defaults must be constants."""
@@ -114,23 +139,27 @@ class Calls(Expressions):
         defaults = function.__defaults__ or ()
         for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
             if name not in given:
-                if not isinstance(value, bool | int | float | str):
+                plain = isinstance(value, bool | int | float | str) and not isinstance(value, enum.Enum)
+                default = self.constant(value, node) if plain else values.constant(self, value, node)
+                if default is None:
                     self.refuse(node, f"{function.__name__}(): the default of {name!r} is not a plain constant")
-                given[name] = self.constant(value, node)
+                given[name] = default
         missing = [name for name in names if name not in given]
         if missing:
             self.refuse(node, f"{function.__name__}(): missing argument {missing[0]!r}")
         return [given[name] for name in names]
 
     def one_value(self, node: ast.Call) -> Term:
-        """The only argument."""
+        """The only argument, which is not None."""
         if len(node.args) != 1:
             self.refuse(node, f"{ast.unparse(node.func)}() takes one argument here, got {len(node.args)}")
-        return self.value(node.args[0])
+        return values.plain(self, self.value(node.args[0]))
 
     def one_number(self, node: ast.Call) -> Term:
         """The only argument, which must be a number."""
-        return self.as_number(self.one_value(node), node)
+        term = self.one_value(node)
+        self.require_number(term, node.args[0])
+        return term
 
     # --- loops over lists, ranges and generators --------------------------------------------------
 
@@ -229,8 +258,7 @@ class Calls(Expressions):
             return Term(counter, WindowRow(term.type.parameter))
         data, start, _ = list_parts(term.code)
         assert isinstance(term.type, RowList | ValueList)
-        element: Type = Row(term.type.table, term.type.origins) if isinstance(term.type, RowList) else term.type.kind
-        return Term(self.keep(f"{data}[{start} + {counter}]"), element)
+        return Term(self.keep(f"{data}[{start} + {counter}]"), element_type(term.type))
 
     @contextlib.contextmanager
     def each(self, node: ast.Call) -> Iterator[Term]:
@@ -271,205 +299,3 @@ def _is_strict(node: ast.Call) -> bool | None:
         case [ast.keyword(arg="strict", value=ast.Constant(value=bool() as value))]:
             return value
     return None
-
-
-# --- built-ins ------------------------------------------------------------------------------------
-
-
-def _length(calls: Calls, node: ast.Call) -> Term:
-    if len(node.args) != 1:
-        calls.refuse(node, "len() takes one argument")
-    term = calls.value(node.args[0])
-    if isinstance(term.type, HistoryOf):
-        count = calls.keep("0")
-        with calls.each_state(term):
-            calls.emit(f"{count} = {count} + 1")
-        return Term(count, Kind.INT)
-    if term.type is Kind.STR:
-        return strings.length(calls, term)
-    if not isinstance(term.type, RowList | ValueList | WindowOf):
-        calls.refuse(node, f"len() of {describe(term.type)} cannot be compiled", INTERPRET)
-    return Term(calls.length_of(term), Kind.INT)
-
-
-def _exists(calls: Calls, node: ast.Call) -> Term:
-    """tg.exists(row) is row.exists."""
-    if len(node.args) != 1:
-        calls.refuse(node, f"exists() takes one row, got {len(node.args)} arguments")
-    row = node.args[0]
-    if isinstance(row, ast.Name) and calls.variable(row) is None:
-        calls.refuse(node, f"exists() takes a row, got {row.id!r}", "give it a parameter, or what tg.lookup returns")
-    return calls.attribute(ast.copy_location(ast.Attribute(row, "exists", ast.Load()), node))
-
-
-def _absolute(calls: Calls, node: ast.Call) -> Term:
-    term = calls.one_number(node)
-    if term.type in (Kind.FLOAT, MIXED):
-        return Term(calls.keep(f"abs({term.code})"), term.type)
-    whole = calls.keep(calls.integer(term, node).code)
-    calls.escape_if(f"{whole} == -9223372036854775807 - 1")
-    return Term(calls.keep(f"abs({whole})"), Kind.INT)
-
-
-def _extreme(sign: str) -> Callable[[Calls, ast.Call], Term]:
-    def lower(calls: Calls, node: ast.Call) -> Term:
-        if len(node.args) < 2:
-            calls.refuse(node, f"{ast.unparse(node.func)}() takes two or more numbers or strings here", INTERPRET)
-        terms = [calls.value(argument) for argument in node.args]
-        kinds = {term.type for term in terms}
-        if kinds != {Kind.STR}:
-            terms = [calls.as_number(term, argument) for term, argument in zip(terms, node.args, strict=True)]
-        if len(kinds) > 1:
-            if Kind.BOOL in kinds:
-                shown = ", ".join(describe(term.type) for term in terms)
-                calls.refuse(node, f"{ast.unparse(node.func)}() mixes {shown}", "convert them to one type")
-            terms = [calls.loosen(term, node) for term in terms]
-        result = calls.keep(terms[0].code)
-        for term in terms[1:]:
-            test = calls.ordered(term, sign, Term(result, terms[0].type), node)
-            calls.emit(f"{result} = {term.code} if {test} else {result}")
-        return Term(result, terms[0].type)
-
-    return lower
-
-
-def _integer(calls: Calls, node: ast.Call) -> Term:
-    term = calls.one_value(node)
-    if term.type is Kind.STR:
-        return strings.made(calls, Kind.INT, node)
-    term = calls.as_number(term, node)
-    if term.type in (Kind.FLOAT, MIXED):
-        return calls.checked(f"truncate({term.code})", Kind.INT)
-    return Term(calls.keep(calls.integer(term, node).code), Kind.INT)
-
-
-def _real(calls: Calls, node: ast.Call) -> Term:
-    term = calls.one_value(node)
-    if term.type is Kind.STR:
-        return strings.made(calls, Kind.FLOAT, node)
-    return Term(calls.keep(calls.real(calls.as_number(term, node), node).code), Kind.FLOAT)
-
-
-def _string(calls: Calls, node: ast.Call) -> Term:
-    """str(x); a string is itself."""
-    term = strings.plain(calls, calls.one_value(node), node)
-    return term if term.type is Kind.STR else strings.made(calls, Kind.STR, node)
-
-
-def _in_python(kind: Kind, counts: tuple[int, ...]) -> Callable[[Calls, ast.Call], Term]:
-    """A function that plain Python computes, of so many arguments."""
-
-    def lower(calls: Calls, node: ast.Call) -> Term:
-        if len(node.args) not in counts:
-            calls.refuse(node, f"{ast.unparse(node.func)}() takes {max(counts)} arguments, got {len(node.args)}")
-        for argument in node.args:
-            strings.plain(calls, calls.value(argument), argument)
-        return strings.made(calls, kind, node)
-
-    return lower
-
-
-def _truth(calls: Calls, node: ast.Call) -> Term:
-    if len(node.args) != 1:
-        calls.refuse(node, "bool() takes one argument")
-    return Term(calls.keep(calls.test(node.args[0])), Kind.BOOL)
-
-
-def _whole(function: str) -> Callable[[Calls, ast.Call], Term]:
-    def lower(calls: Calls, node: ast.Call) -> Term:
-        term = calls.one_number(node)
-        if term.type in (Kind.FLOAT, MIXED):
-            return calls.checked(f"{function}({term.code})", Kind.INT)
-        return calls.integer(term, node)
-
-    return lower
-
-
-def _sum(calls: Calls, node: ast.Call) -> Term:
-    """sum(): Python 3.12 and later use compensated summation for floats, so generated code does too."""
-    before = len(calls.lines)
-    total, lost = calls.fresh(), calls.fresh()
-    kind = Kind.INT
-    with calls.each(node) as element:
-        if element.type in (Kind.FLOAT, MIXED):
-            kind = Kind.FLOAT
-            if element.type is MIXED:
-                calls.leave(ESCAPES)
-            _add_float(calls, total, lost, calls.keep(element.code))
-        else:
-            step = calls.checked(f"add({total}, {calls.integer(element, node).code})", Kind.INT)
-            calls.emit(f"{total} = {step.code}")
-    indent = "    " * calls._depth
-    zero = "0.0" if kind is Kind.FLOAT else "0"
-    calls.lines.insert(before, f"{indent}{total} = {zero}")
-    if kind is Kind.FLOAT and COMPENSATED:
-        calls.lines.insert(before, f"{indent}{lost} = 0.0")
-        with calls.block(f"if {lost} != 0.0 and math.isfinite({lost}):"):
-            calls.emit(f"{total} = {total} + {lost}")
-    return Term(total, MIXED if kind is Kind.FLOAT else kind)  # the sum of an empty list is the int 0
-
-
-def _add_float(calls: Calls, total: str, lost: str, element: str) -> None:
-    if not COMPENSATED:
-        calls.emit(f"{total} = {total} + {element}")
-        return
-    step = calls.keep(f"{total} + {element}")
-    with calls.block(f"if abs({total}) >= abs({element}):"):
-        calls.emit(f"{lost} = {lost} + (({total} - {step}) + {element})")
-    with calls.block("else:"):
-        calls.emit(f"{lost} = {lost} + (({element} - {step}) + {total})")
-    calls.emit(f"{total} = {step}")
-
-
-def _quantifier(start: str, negation: str) -> Callable[[Calls, ast.Call], Term]:
-    def lower(calls: Calls, node: ast.Call) -> Term:
-        result = calls.keep(start)
-        with calls.each(node) as element, calls.block(f"if {negation}{calls.truth(element, node)}:"):
-            calls.emit(f"{result} = {negation == ''}")
-            calls.emit("break")
-        return Term(result, Kind.BOOL)
-
-    return lower
-
-
-def _root(calls: Calls, node: ast.Call) -> Term:
-    code = calls.keep(calls.real(calls.one_number(node), node).code)
-    with calls.block(f"if {code} < 0.0:"):
-        calls.leave(calls.reason("ValueError"))
-    return Term(calls.keep(f"math.sqrt({code})"), Kind.FLOAT)
-
-
-def _float_function(name: str, kind: Kind) -> Callable[[Calls, ast.Call], Term]:
-    def lower(calls: Calls, node: ast.Call) -> Term:
-        return Term(calls.keep(f"{name}({calls.real(calls.one_number(node), node).code})"), kind)
-
-    return lower
-
-
-_KNOWN: dict[Any, Callable[[Calls, ast.Call], Term]] = {
-    exists: _exists,
-    len: _length,
-    abs: _absolute,
-    min: _extreme("<"),
-    max: _extreme(">"),
-    int: _integer,
-    float: _real,
-    bool: _truth,
-    str: _string,
-    repr: _in_python(Kind.STR, (1,)),
-    format: _in_python(Kind.STR, (1, 2)),
-    chr: _in_python(Kind.STR, (1,)),
-    ord: _in_python(Kind.INT, (1,)),
-    round: _whole("round_half_even"),
-    sum: _sum,
-    any: _quantifier("False", ""),
-    all: _quantifier("True", "not "),
-    math.floor: _whole("floor"),
-    math.ceil: _whole("ceil"),
-    math.trunc: _whole("truncate"),
-    math.sqrt: _root,
-    math.fabs: _float_function("abs", Kind.FLOAT),
-    math.isnan: _float_function("math.isnan", Kind.BOOL),
-    math.isinf: _float_function("math.isinf", Kind.BOOL),
-    math.isfinite: _float_function("math.isfinite", Kind.BOOL),
-}

@@ -142,7 +142,7 @@ def _flowing(signature: Signature, given: _Declared, refuse: Callable[[str, str]
     if not isinstance(given.time, str):
         refuse(f"time is the name of an int parameter, got {shown(given.time)}", "")
     timed = [p for p in signature.parameters if p.name == given.time]
-    if given.time and not (timed and isinstance(timed[0], ValueParameter) and timed[0].kind is Kind.INT):
+    if given.time and not (timed and isinstance(timed[0], ValueParameter) and timed[0].type is Kind.INT):
         refuse(f"time={given.time!r} is not an int parameter of it", "name the parameter that carries its time")
     for stream in given.emits:
         if not isinstance(stream, Stream):

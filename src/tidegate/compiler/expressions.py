@@ -11,17 +11,33 @@ from __future__ import annotations
 import abc
 import ast
 import contextlib
+import enum
 from collections.abc import Iterator
 
 from tidegate.api.outside import MISSING
 from tidegate.api.table import layout_of
-from tidegate.compiler import strings
+from tidegate.compiler import decimals, strings, times, values
 from tidegate.compiler.names import list_parts
 from tidegate.compiler.numbers import COMPARISONS, INTERPRET, Numbers
-from tidegate.compiler.types import MIXED, NUMBERS, Mixed, Row, RowList, Term, Type, ValueList, WindowOf, describe
+from tidegate.compiler.types import (
+    MIXED,
+    NUMBERS,
+    Mixed,
+    Nothing,
+    Row,
+    RowList,
+    Term,
+    Type,
+    ValueList,
+    WindowOf,
+    describe,
+)
 from tidegate.operations.arrays import column_array, exists_array, key_array
-from tidegate.operations.layout import Kind
+from tidegate.operations.decimals import Digits
+from tidegate.operations.kinds import Carried, Kind
 from tidegate.operations.plan import Access
+from tidegate.operations.times import Duration
+from tidegate.operations.values import Enumeration, Optional
 
 
 class Expressions(Numbers):
@@ -33,10 +49,6 @@ class Expressions(Numbers):
     @abc.abstractmethod
     def call(self, node: ast.Call) -> Term:
         """The value of a call."""
-
-    @abc.abstractmethod
-    def variable(self, node: ast.Name) -> Term | None:
-        """A parameter or local variable; None for a name from outside the function."""
 
     @abc.abstractmethod
     def window_or_none(self, node: ast.expr) -> Term | None:
@@ -73,11 +85,16 @@ class Expressions(Numbers):
         return self.as_number(self.value(node), node)
 
     def as_number(self, term: Term, node: ast.AST) -> Term:
-        """The term, which must be a number."""
+        """The term, which must be a number; None escapes."""
+        term = values.plain(self, term)
+        self.require_number(term, node)
+        return term
+
+    def require_number(self, term: Term, node: ast.AST) -> None:
+        """Refuse a term that is no number."""
         if term.type not in NUMBERS:
             advice = "name the field, for example row.balance" if isinstance(term.type, Row) else ""
             self.refuse(node, f"a number is required here, got {describe(term.type)}", advice)
-        return term
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -86,6 +103,8 @@ class Expressions(Numbers):
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as constant):
                 return self.constant(constant, node)
+            case ast.Constant(value=None | bytes() as constant):
+                return self.known_constant(constant, node)
             case ast.Name():
                 return self.variable(node) or self.outside(node)
             case ast.Attribute():
@@ -120,8 +139,11 @@ class Expressions(Numbers):
     def outside(self, node: ast.Name | ast.Attribute) -> Term:
         """A constant of the module or of an enclosing function."""
         found = self.source.resolve(node)
-        if isinstance(found, bool | int | float | str):
+        if isinstance(found, bool | int | float | str) and not isinstance(found, enum.Enum):
             return self.constant(found, node)
+        known = values.constant(self, found, node)
+        if known is not None:
+            return known
         name = ast.unparse(node)
         if found is MISSING:
             self.refuse(node, f"the name {name!r} is not defined")
@@ -135,17 +157,26 @@ class Expressions(Numbers):
         self.refuse(
             node,
             f"{name!r} is {type(found).__name__}, which a transaction cannot use as a value",
-            "constants of the module must be int, float, bool or str",
+            "constants of the module must be of a type that a field may have",
         )
+
+    def known_constant(self, value: object, node: ast.AST) -> Term:
+        """None, or a literal of bytes."""
+        found = values.constant(self, value, node)
+        assert found is not None
+        return found
 
     def attribute(self, node: ast.Attribute) -> Term:
         """A field of a row or of a window, or a constant of a module."""
         window = self.window_or_none(node.value)
         if window is not None:
             return self.window_field(window, node.attr, node)
-        owner = self.row_or_none(node.value)
+        owner = self.owner_or_none(node.value)
         if owner is None:
             return self.outside(node)
+        if isinstance(owner.type, Carried):
+            return self.part(owner, node)
+        owner = self.row(owner, node.value)
         assert isinstance(owner.type, Row)
         table, field = owner.type.table, node.attr
         if field == "exists":
@@ -157,7 +188,7 @@ class Expressions(Numbers):
             if column.name == field:
                 self.access(owner.type, field, "read", node)
                 array = self.array(column_array(table.name, field))
-                return Term(self.keep(f"{array}[{owner.code}]"), column.kind)
+                return Term(self.keep(f"{array}[{owner.code}]"), values.in_body(column.type))
         fields = ", ".join(column.name for column in table.columns)
         self.refuse(node, f"table {table.name} has no field {field!r}", f"fields are: {fields} (and exists)")
 
@@ -165,25 +196,38 @@ class Expressions(Numbers):
         """A field of a row's key, which never changes."""
         table = row_type.table
         position = table.key.index(field)
-        kind = table.key_columns[position].kind
-        array = self.array(key_array(table.name, kind))
+        key = table.key_columns[position]
+        array = self.array(key_array(table.name, key.kind))
         read = f"{array}[{row}, {position}]"
-        return Term(self.keep(f"{read} != 0" if kind is Kind.BOOL else read), kind)
+        return Term(self.keep(f"{read} != 0" if key.kind is Kind.BOOL else read), values.in_body(key.type))
 
     def row_or_none(self, node: ast.expr) -> Term | None:
         """The row that an expression stands for; None if its name is not a variable of the function."""
-        if isinstance(node, ast.Name | ast.Attribute):
-            if isinstance(node, ast.Name):
-                term = self.variable(node)
-                if term is None:
-                    return None
-            else:
-                inner = self.row_or_none(node.value)
-                if inner is None:
-                    return None
-                term = self.value(node)
-        else:
-            term = self.value(node)
+        term = self.owner_or_none(node)
+        return None if term is None else self.row(term, node)
+
+    def owner_or_none(self, node: ast.expr) -> Term | None:
+        """What has the attributes of an expression; None if its name is not a variable of the function."""
+        if isinstance(node, ast.Name):
+            return self.variable(node)
+        if isinstance(node, ast.Attribute) and self.owner_or_none(node.value) is None:
+            return None
+        return self.value(node)
+
+    def part(self, owner: Term, node: ast.Attribute) -> Term:
+        """A part of a value: date.year, member.value and their like."""
+        owner = values.present(self, owner)
+        found = None
+        if isinstance(owner.type, times.TIMES):
+            found = times.attribute(self, owner, node.attr)
+        elif isinstance(owner.type, Enumeration):
+            found = values.member_attribute(self, owner, node.attr, node)
+        if found is None:
+            self.refuse(node, f".{node.attr} of {describe(owner.type)} cannot be compiled", f"rewrite it, {INTERPRET}")
+        return found
+
+    def row(self, term: Term, node: ast.expr) -> Term:
+        """A term that must be a row."""
         if not isinstance(term.type, Row):
             advice = "fields belong to rows" + (
                 ": take one with [i] or a loop" if isinstance(term.type, RowList) else ""
@@ -210,13 +254,14 @@ class Expressions(Numbers):
         position = self.keep(f"{index} + {start} if {index} >= 0 else {index} + {stop}")
         with self.block(f"if {position} < {start} or {position} >= {stop} or {index} >= {stop} - {start}:"):
             self.leave(self.reason("IndexError"))
-        element: Type = Row(term.type.table, term.type.origins) if isinstance(term.type, RowList) else term.type.kind
-        return Term(self.keep(f"{data}[{position}]"), element)
+        return Term(self.keep(f"{data}[{position}]"), element_type(term.type))
 
     # --- arithmetic -----------------------------------------------------------------------------
 
     def operation(self, left: Term, right: Term, node: ast.BinOp | ast.AugAssign) -> Term:
-        """left op right, of numbers or strings."""
+        """left op right, of numbers, strings, times or Decimals."""
+        if values.is_special(left, right):
+            return self.special_arithmetic(left, right, node)
         if Kind.STR in (left.type, right.type):
             return strings.combined(self, left, right, node)
         first, second = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
@@ -237,7 +282,12 @@ class Expressions(Numbers):
         literal = node.operand.value if isinstance(node.operand, ast.Constant) else None
         if isinstance(node.op, ast.USub) and isinstance(literal, int | float) and not isinstance(literal, bool):
             return self.constant(-literal, node)
-        term = self.number(node.operand)
+        term = values.plain(self, self.value(node.operand))
+        if isinstance(term.type, Digits | Duration) and not isinstance(node.op, ast.Invert):
+            if isinstance(node.op, ast.UAdd):
+                return term
+            return decimals.negated(self, term) if isinstance(term.type, Digits) else times.negated(self, term)
+        self.require_number(term, node.operand)
         if term.type in (Kind.FLOAT, MIXED):
             if isinstance(node.op, ast.Invert):
                 self.refuse(node, "~ is not defined for float")
@@ -254,6 +304,8 @@ class Expressions(Numbers):
 
     def truth(self, term: Term, node: ast.AST) -> str:
         """Code for bool(term)."""
+        if values.is_special(term):
+            return values.truth(self, term, node)
         match term.type:
             case Kind.BOOL:
                 return term.code
@@ -286,6 +338,8 @@ class Expressions(Numbers):
         first = self.value(node.values[0])
         if first.type is Kind.BOOL or isinstance(first.type, RowList | ValueList):
             return self.lazy_bool(node, first)
+        if isinstance(first.type, Optional) and isinstance(node.op, ast.Or):
+            return self.default(node, first)
         result = self.keep(first.code)
         negation = "" if isinstance(node.op, ast.And) else "not "
         for operand in node.values[1:]:
@@ -299,6 +353,23 @@ class Expressions(Numbers):
                     )
                 self.emit(f"{result} = {other.code}")
         return Term(result, first.type)
+
+    def default(self, node: ast.BoolOp, first: Term) -> Term:
+        """`x or y`, where x may be None: y takes the place of None, and of what counts as false."""
+        kept = Term(self.keep(first.code), first.type)
+        known = values.known(kept)
+        result = self.keep(known.code)
+        taken = self.keep(self.truth(kept, node))
+        for operand in node.values[1:]:
+            with self.guarded(f"if not {taken}:", node.values[0]):
+                other = self.value(operand)
+                if not isinstance(known.type, Kind | Carried) or isinstance(other.type, Optional | Nothing):
+                    self.refuse(
+                        operand, f"or mixes {describe(first.type)} and {describe(other.type)}", "test `is None`"
+                    )
+                self.emit(f"{result} = {values.stored(self, other, known.type, node, 'what stands before or')}")
+                self.emit(f"{taken} = {self.truth(Term(result, known.type), node)}")
+        return Term(result, known.type)
 
     def lazy_bool(self, node: ast.BoolOp, first: Term) -> Term:
         """`and` and `or` that begin with a bool: all operands are bools."""
@@ -370,8 +441,11 @@ class Expressions(Numbers):
             return self.membership(left, operator, right_node)
         right = self.comparand(right_node)
         if isinstance(operator, ast.Is | ast.IsNot):
+            found = values.identical(self, left, right, node) if values.is_special(left, right) else None
+            if found is not None:
+                return (found if isinstance(operator, ast.Is) else f"(not {found})"), right
             if not (isinstance(left.type, Row) and isinstance(right.type, Row)):
-                self.refuse(node, "`is` compares rows only", "use == for values")
+                self.refuse(node, "`is` compares rows, members of an Enum, and None", "use == for values")
             same = left.type.table == right.type.table
             sign = "==" if isinstance(operator, ast.Is) else "!="
             return (f"{left.code} {sign} {right.code}" if same else str(sign == "!=")), right
@@ -381,7 +455,7 @@ class Expressions(Numbers):
         """x in (a, b, c), or a string in a string; and the right operand for the next comparison in the chain."""
         negation = "not " if isinstance(operator, ast.NotIn) else ""
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
-            whole = self.value(node)
+            whole, left = values.plain(self, self.value(node)), values.plain(self, left)
             if whole.type is not Kind.STR or left.type is not Kind.STR:
                 self.refuse(
                     node,
@@ -393,8 +467,15 @@ class Expressions(Numbers):
         choices = [self.comparand(choice) for choice in node.elts]  # Python evaluates all before it compares any
         if left.type in (Kind.FLOAT, MIXED) and any(choice.constant is None for choice in choices):
             self.escape_if(f"{left.code} != {left.code}")  # `in` finds an identical NaN, == does not
+        if isinstance(left.type, Optional) and left.type.kind is Kind.FLOAT:
+            self.escape_if(f"{left.code} != {left.code} and not {values.is_none(left)}")
         result = self.keep("False")
         for choice in choices:
             with self.block(f"if not {result}:"):
                 self.emit(f"{result} = {self.ordered(left, '==', choice, node)}")
         return f"({negation}{result})", left
+
+
+def element_type(of: RowList | ValueList) -> Type:
+    """The type of a list's elements."""
+    return Row(of.table, of.origins) if isinstance(of, RowList) else of.type

@@ -35,7 +35,7 @@ from tidegate.operations.arrays import (
     wanted_array,
 )
 from tidegate.operations.flow import FlowsPlan, MemberPlan, structures_of
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Kind, TableLayout, ValueType
 from tidegate.operations.plan import Binding, RowParameter, TransactionPlan, body_name, generated_name
 
 
@@ -55,7 +55,7 @@ class StepWriter:
         tables: tuple[TableLayout, ...],
         bindings: tuple[tuple[Binding, ...], tuple[Binding, ...]],
         entries: Sequence[int],
-        results: Sequence[Kind],
+        results: Sequence[ValueType],
         arrays: tuple[ArraySpec, ...],
         places: tuple[tuple[int, ...], ...],
         calls: dict[int, str],

@@ -12,6 +12,7 @@ import ast
 import types
 from typing import Any
 
+from tidegate.compiler import values
 from tidegate.compiler.emission import ESCAPES
 from tidegate.compiler.names import (
     assigned_flag,
@@ -29,7 +30,6 @@ from tidegate.compiler.types import (
     MIXED,
     NOTHING,
     HistoryOf,
-    Nothing,
     Row,
     RowList,
     StateOf,
@@ -128,7 +128,7 @@ class FunctionCompiler(Statements):
         if isinstance(term.type, ValueList) and self.unit.top_used and name not in self.flagged:
             self.keep_list(name, term, node)
             return
-        if isinstance(term.type, RowList | ValueList | WindowOf | HistoryOf | Nothing):
+        if isinstance(term.type, RowList | ValueList | WindowOf | HistoryOf):
             self.refuse(node, f"{describe(term.type)} cannot be kept in the variable {name!r}")
         known = self.types.setdefault(name, term.type)
         if known != term.type:
@@ -154,6 +154,9 @@ class FunctionCompiler(Statements):
             return Row(known.table, known.origins | term.type.origins)
         if {known, term.type} <= {Kind.INT, Kind.FLOAT, MIXED}:
             return MIXED
+        joined = values.common(known, term.type)
+        if joined is not None:
+            return joined
         self.refuse(
             node,
             f"the variable {name!r} is {describe(known)} elsewhere and {describe(term.type)} here",

@@ -111,7 +111,7 @@ def _arguments(transaction: Transaction) -> tuple[StreamField, ...]:
         if isinstance(parameter, RowParameter):
             fields.append(StreamField(parameter.name, None, parameter.table))
         else:
-            fields.append(StreamField(parameter.name, parameter.kind))
+            fields.append(StreamField(parameter.name, parameter.type))
     return tuple(fields)
 
 

@@ -13,12 +13,13 @@ import ast
 import math
 from typing import NoReturn
 
-from tidegate.compiler import strings
+from tidegate.compiler import decimals, strings, times, values
 from tidegate.compiler.emission import ESCAPES, Emitter
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import MIXED, Row, Term, Type, describe
 from tidegate.foundation.arithmetic import EXACT_FLOAT, fits
-from tidegate.operations.layout import Kind, Value, encodable
+from tidegate.operations.decimals import Digits
+from tidegate.operations.kinds import Carried, Kind, Plain, encodable
 
 INTERPRET = "or declare it with @tg.transaction(compiled=False), which runs any Python, more slowly"
 
@@ -48,6 +49,18 @@ class Numbers(Emitter, abc.ABC):
         """A string known at compile time."""
 
     @abc.abstractmethod
+    def operation(self, left: Term, right: Term, node: ast.BinOp | ast.AugAssign) -> Term:
+        """left op right."""
+
+    @abc.abstractmethod
+    def truth(self, term: Term, node: ast.AST) -> str:
+        """Code for bool(term)."""
+
+    @abc.abstractmethod
+    def variable(self, node: ast.Name) -> Term | None:
+        """A parameter or local variable; None for a name from outside the function."""
+
+    @abc.abstractmethod
     def leave(self, code: str) -> None:
         """Leave the function with a status."""
 
@@ -68,7 +81,7 @@ class Numbers(Emitter, abc.ABC):
         with self.block(f"if {condition}:"):
             self.leave(ESCAPES)
 
-    def constant(self, value: Value, node: ast.AST) -> Term:
+    def constant(self, value: Plain, node: ast.AST) -> Term:
         """A value known at compile time."""
         if isinstance(value, bool):
             return Term(repr(bool(value)), Kind.BOOL, bool(value))
@@ -120,6 +133,9 @@ class Numbers(Emitter, abc.ABC):
         a, b = first.type, second.type
         if a == b:
             return a
+        joined = values.common(a, b) if values.is_special(first, second) else None
+        if joined is not None:
+            return joined
         if isinstance(a, Row) and isinstance(b, Row) and a.table == b.table:
             return Row(a.table, a.origins | b.origins)
         if {a, b} <= {Kind.INT, Kind.FLOAT, MIXED}:
@@ -130,6 +146,8 @@ class Numbers(Emitter, abc.ABC):
         """A term converted to the type that `join` or `widen` chose."""
         if target is MIXED:
             return self.loosen(term, node)
+        if isinstance(target, Carried):
+            return values.converted(self, term, target, node)
         return self.real(term, node) if target is Kind.FLOAT else term
 
     def checked(self, code: str, kind: Kind) -> Term:
@@ -164,6 +182,19 @@ class Numbers(Emitter, abc.ABC):
             a, b = self.real(left, node), self.real(right, node)
             return self.checked(f"float_power({a.code}, {b.code})", Kind.FLOAT)
         self.refuse(node, f"{operation.__name__} is not defined for {describe(left.type)} and {describe(right.type)}")
+
+    def special_arithmetic(self, left: Term, right: Term, node: ast.BinOp | ast.AugAssign) -> Term:
+        """left op right, where one of them is no plain number."""
+        left, right, operator = values.plain(self, left), values.plain(self, right), node.op
+        if isinstance(left.type, Digits) or isinstance(right.type, Digits):
+            return decimals.arithmetic(self, left, right, type(operator), node)
+        if isinstance(left.type, times.TIMES) or isinstance(right.type, times.TIMES):
+            return times.arithmetic(self, left, right, type(operator), node)
+        if not values.is_special(left, right):
+            return self.operation(left, right, node)
+        self.refuse(
+            node, f"{type(operator).__name__} of {describe(left.type)} and {describe(right.type)} is not possible"
+        )
 
     def division(self, left: Term, right: Term, operation: type[ast.operator], node: ast.AST) -> Term:
         """/, // and %, which abort with ZeroDivisionError."""
@@ -208,6 +239,8 @@ class Numbers(Emitter, abc.ABC):
 
     def ordered(self, left: Term, sign: str, right: Term, node: ast.AST) -> str:
         """Code for left sign right."""
+        if values.is_special(left, right):
+            return values.compared(self, left, sign, right, node)
         left = self.real(left, node) if left.type is MIXED else left
         right = self.real(right, node) if right.type is MIXED else right
         kinds = (left.type, right.type)

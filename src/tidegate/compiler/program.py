@@ -42,7 +42,7 @@ from tidegate.foundation.arguments import items, one_of, shown
 from tidegate.foundation.errors import DefinitionError, TidegateWarning
 from tidegate.operations.arrays import ArraySpec, program_arrays
 from tidegate.operations.flow import FlowsPlan, event_name
-from tidegate.operations.layout import Kind
+from tidegate.operations.layout import Kind, ValueType
 from tidegate.operations.plan import (
     Binding,
     Parameter,
@@ -234,7 +234,7 @@ def _bindings(
         if member.border:  # an event carries every field of its stream
             for field in flows.streams[member.stream].fields:
                 whole = RowParameter(field.name, field.table, False) if field.table is not None else None
-                found = whole or ValueParameter(field.name, field.kinds[0], False)
+                found = whole or ValueParameter(field.name, field.types[0], False)
                 users.setdefault(found, []).append(entries[member.transaction])
     _refuse_two_shapes(users, plans)
     found_all = [
@@ -261,13 +261,10 @@ def _refuse_two_shapes(users: dict[Parameter, list[int]], plans: tuple[Transacti
 def _shape(parameter: Parameter) -> str:
     if isinstance(parameter, RowParameter):
         keys = parameter.table.key_columns
-        inner = "a struct" if len(keys) > 1 else _FAMILIES[keys[0].kind]
+        inner = "a struct" if len(keys) > 1 else keys[0].type.family
     else:
-        inner = _FAMILIES[parameter.kind]
+        inner = parameter.type.family
     return f"a list of {inner}" if parameter.many else inner
-
-
-_FAMILIES = {Kind.INT: "number", Kind.FLOAT: "number", Kind.BOOL: "bool", Kind.STR: "str"}
 
 
 def _result_type(plans: tuple[TransactionPlan, ...]) -> tuple[pa.DataType, bool]:
@@ -287,9 +284,9 @@ def _by_transaction(returning: Sequence[tuple[str, ResultType]]) -> pa.DataType:
 
 def _result_arrays(
     plans: tuple[TransactionPlan, ...], by_transaction: bool
-) -> tuple[tuple[Kind, ...], tuple[tuple[int, ...], ...]]:
+) -> tuple[tuple[ValueType, ...], tuple[tuple[int, ...], ...]]:
     """The arrays that hold results, and for each transaction which of them are its own."""
-    arrays: list[Kind] = []
+    arrays: list[ValueType] = []
     places: list[tuple[int, ...]] = []
     shared: tuple[int, ...] | None = None
     for plan in plans:

@@ -9,8 +9,9 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
+from tidegate.api.annotations import CHOICES, Unsuitable, value_type
 from tidegate.api.stream import Stream
-from tidegate.api.table import KINDS, layout_of
+from tidegate.api.table import layout_of
 from tidegate.api.window import Window, WindowRows
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
@@ -65,15 +66,23 @@ def read_parameters(
             windows[name] = hint
             continue
         many = get_origin(hint) is list
-        inner = get_args(hint)[0] if many and get_args(hint) else hint
-        table, kind = layout_of(inner), KINDS.get(inner) if _is_hashable(inner) else None
+        whole = annotated[name]
+        while get_origin(whole) is Annotated and many:
+            whole = get_args(whole)[0]
+        inner = get_args(whole)[0] if many and get_args(whole) else whole
+        table = layout_of(get_args(hint)[0] if many and get_args(hint) else hint)
+        try:
+            found = value_type(inner) if table is None else None
+        except Unsuitable as error:
+            refuse(f"parameter {name!r}: {error.problem}", error.advice)
         if table is not None:
-            if classes.setdefault(table.name, inner) is not inner:
+            declared = get_args(hint)[0] if many else hint
+            if classes.setdefault(table.name, declared) is not declared:
                 refuse(f"two different tables are named {table.name!r}", "rename one")
             parameters.append(RowParameter(name, table, many))
-        elif kind is not None:
-            parameters.append(ValueParameter(name, kind, many))
-        elif inner is WindowRows:
+        elif found is not None:
+            parameters.append(ValueParameter(name, found, many))
+        elif hint is WindowRows:
             refuse(f"parameter {name!r} does not say which window it is", f"write {name}: {_WINDOW}")
         else:
             refuse(
@@ -85,7 +94,7 @@ def read_parameters(
             "it has no row parameter",
             "annotate at least one parameter with a table: that is the state it touches",
         )
-    return Signature(tuple(parameters), classes, windows, hints.get("return", UNKNOWN))
+    return Signature(tuple(parameters), classes, windows, annotated.get("return", UNKNOWN))
 
 
 def check_fields(signature: Signature, on: Stream | Window, refuse: Callable[[str, str], NoReturn]) -> None:
@@ -101,11 +110,11 @@ def check_fields(signature: Signature, on: Stream | Window, refuse: Callable[[st
         if field is None:
             refuse(f"parameter {parameter.name!r} is not a field of the stream {stream.name!r}", fields)
         if isinstance(parameter, RowParameter):
-            wanted = tuple(column.kind for column in parameter.table.key_columns)
-            if field.kinds != wanted or (field.table is not None and field.table != parameter.table):
+            wanted = tuple(column.type for column in parameter.table.key_columns)
+            if field.types != wanted or (field.table is not None and field.table != parameter.table):
                 refuse(f"the field {parameter.name!r} does not carry the key of {parameter.table.name}", fields)
-        elif field.kind is not parameter.kind:
-            refuse(f"the field {parameter.name!r} does not carry {parameter.kind.value}", fields)
+        elif field.type != parameter.type:
+            refuse(f"the field {parameter.name!r} does not carry {parameter.type.label}", fields)
     known: dict[int, str] = {}
     for name, window in signature.windows.items():
         other = known.setdefault(window.identity, name)
@@ -129,13 +138,16 @@ def read_result(annotation: Any, refuse: Callable[[str, str], NoReturn]) -> Resu
         inner = [part for part in get_args(annotation) if part is not type(None)]
         if len(inner) == 1:
             return read_result(inner[0], refuse)
-    if _is_hashable(annotation) and annotation in KINDS:
-        return ResultType((("", KINDS[annotation]),), struct=False)
-    found = struct_fields(annotation)
+    try:
+        plain, found = value_type(annotation), struct_fields(annotation)
+    except Unsuitable as error:
+        refuse(f"its result: {error.problem}", error.advice)
+    if plain is not None:
+        return ResultType((("", plain),), struct=False)
     if found is None:
         refuse(
             f"it returns {_shown(annotation)}, which a column cannot hold",
-            "return int, float, bool, str, or a NamedTuple or dataclass of those",
+            f"return {CHOICES}, or a NamedTuple or dataclass of those",
         )
     return found
 
@@ -150,11 +162,11 @@ def struct_fields(candidate: Any) -> ResultType | None:
         names = list(candidate._fields)
     else:
         return None
-    hints = get_type_hints(candidate)
-    kinds = [(name, KINDS.get(hints.get(name))) for name in names]
-    if not kinds or any(kind is None for _, kind in kinds):
+    hints = get_type_hints(candidate, include_extras=True)
+    found = [(name, value_type(hints.get(name))) for name in names]
+    if not found or any(of is None for _, of in found):
         return None
-    return ResultType(tuple((name, kind) for name, kind in kinds if kind is not None), struct=True)
+    return ResultType(tuple((name, of) for name, of in found if of is not None), struct=True)
 
 
 def _windows_in(hint: Any) -> list[Window]:
@@ -164,11 +176,7 @@ def _windows_in(hint: Any) -> list[Window]:
 
 
 _WINDOW = "Annotated[tg.WindowRows, tg.window(...)]"
-_CHOICES = "required: a table (a row), list[a table], int, float, bool, str, or a list of those"
-
-
-def _is_hashable(value: object) -> bool:
-    return getattr(type(value), "__hash__", None) is not None
+_CHOICES = f"required: a table (a row), list[a table], {CHOICES}, or a list of those"
 
 
 def _shown(hint: Any) -> str:

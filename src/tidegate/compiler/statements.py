@@ -13,14 +13,14 @@ import ast
 from tidegate.api.control import Abort, abort, delete, require
 from tidegate.api.outside import MISSING
 from tidegate.api.stream import emit
-from tidegate.compiler import strings
+from tidegate.compiler import strings, values
 from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.streams import LOOKED_UP, Streaming
-from tidegate.compiler.types import MIXED, NUMBERS, Row, Term, Type, describe
+from tidegate.compiler.types import MIXED, Row, Term, describe
 from tidegate.operations.arrays import column_array, exists_array
+from tidegate.operations.kinds import Carried
 from tidegate.operations.layout import Column, Kind, encodable
 
-ASSIGNABLE: dict[Kind, tuple[Type, ...]] = {Kind.INT: (Kind.INT, Kind.BOOL), Kind.FLOAT: NUMBERS}
 ALWAYS: frozenset[str] = frozenset({"*"})  # "every variable": holds vacuously where control never arrives
 
 
@@ -132,20 +132,9 @@ class Statements(Streaming):
         assert isinstance(row.type, Row)
         table = row.type.table
         self.note_write(row.type)
-        if term.type not in ASSIGNABLE.get(column.kind, (column.kind,)):
-            advice = "write int(...) or round(...)" if term.type in (Kind.FLOAT, MIXED) else ""
-            self.refuse(
-                node,
-                f"{table.name}.{column.name} holds {column.kind.value}, got {describe(term.type)}",
-                advice,
-            )
-        converted = term
-        if column.kind is Kind.INT:
-            converted = self.integer(term, node)
-        elif column.kind is Kind.FLOAT:
-            converted = self.real(term, node)
+        code = values.stored(self, term, column.type, node, f"{table.name}.{column.name}")
         self.access(row.type, column.name, "write", node)
-        self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {converted.code}")
+        self.emit(f"{self.array(column_array(table.name, column.name))}[{row.code}] = {code}")
         self.emit(f"{self.array(exists_array(table.name))}[{row.code}] = True")
 
     def note_write(self, row: Row) -> None:
@@ -160,7 +149,7 @@ class Statements(Streaming):
             assert isinstance(row.type, Row)
             self.access(row.type, column.name, "read", node)
             array = self.array(column_array(row.type.table.name, column.name))
-            before = Term(self.keep(f"{array}[{row.code}]"), column.kind)
+            before = Term(self.keep(f"{array}[{row.code}]"), values.in_body(column.type))
             result = self.operation(before, self.value(node.value), node)
             self.write(row, column, result, node)
             return
@@ -314,4 +303,4 @@ def _is_plain_exception(found: type[BaseException]) -> bool:
 
 def zero(kind: object) -> str:
     """Code for a placeholder value of the kind, which is never used: it is returned together with a failure."""
-    return ZERO_CODE[kind] if isinstance(kind, Kind) else "0.0" if kind is MIXED else "0"
+    return ZERO_CODE[kind.kind] if isinstance(kind, Kind | Carried) else "0.0" if kind is MIXED else "0"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
+from tidegate.compiler import values
 from tidegate.compiler.calls import Calls
 from tidegate.compiler.names import (
     HistoryNames,
@@ -26,7 +27,18 @@ from tidegate.compiler.names import (
     window_code,
 )
 from tidegate.compiler.numbers import INTERPRET
-from tidegate.compiler.types import NUMBERS, HistoryOf, Row, StateOf, Term, ValueList, WindowOf, WindowRow, describe
+from tidegate.compiler.types import (
+    NOTHING,
+    NUMBERS,
+    HistoryOf,
+    Row,
+    StateOf,
+    Term,
+    ValueList,
+    WindowOf,
+    WindowRow,
+    describe,
+)
 from tidegate.compiler.unit import Unit
 from tidegate.operations.arrays import (
     column_array,
@@ -40,7 +52,7 @@ from tidegate.operations.arrays import (
     wanted_array,
 )
 from tidegate.operations.flow import TOP_WORDS, StreamField, column_of
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Column, Kind, TableLayout
 from tidegate.operations.plan import Access
 
 TOP_MAX = 256
@@ -84,15 +96,15 @@ class Streaming(Calls):
         name = table.name
         terms = [self.value(part) for part in given]
         for position, (key, term) in enumerate(zip(keys, terms, strict=True)):
-            if key.kind is Kind.FLOAT and term.type in NUMBERS:
+            term = values.plain(self, term) if isinstance(key.type, Kind) else term
+            if key.type is Kind.FLOAT and term.type in NUMBERS:
                 code = self.keep(self.real(term, node).code)
                 with self.block(f"if {code} != {code}:"):
                     self.leave(self.reason(f"NaN key of {name}"))
                 self.emit(f"{self.array(wanted_array(name, key.kind))}[0, {position}] = {code} + 0.0")
-            elif term.type is key.kind or (key.kind is Kind.INT and term.type is Kind.BOOL):
-                self.emit(f"{self.array(wanted_array(name, key.kind))}[0, {position}] = {term.code}")
             else:
-                self.refuse(node, f"the key {key.name!r} of {name} is {key.kind.value}, got {describe(term.type)}")
+                code = values.stored(self, term, key.type, node, f"the key {key.name!r} of {name}")
+                self.emit(f"{self.array(wanted_array(name, key.kind))}[0, {position}] = {code}")
         index, wanted = self.array(name_in_code("index", name)), self.array(wanted_array(name, Kind.INT))
         row = self.keep(f"slot_of({index}, {wanted})")
         with self.block(f"if {row} < 0:"):
@@ -121,8 +133,7 @@ class Streaming(Calls):
     def reset(self, table: TableLayout, row: str) -> None:
         """Emit code that lets a row not exist: it reads as the defaults."""
         for column in table.value_columns:
-            default = self.constant(column.default, self.source.tree)
-            self.emit(f"{self.array(column_array(table.name, column.name))}[{row}] = {default.code}")
+            self.emit(f"{self.array(column_array(table.name, column.name))}[{row}] = {self.default_of(column)}")
         self.emit(f"{self.array(exists_array(table.name))}[{row}] = False")
 
     def if_expired(self, table: TableLayout, row: str) -> contextlib.AbstractContextManager[None]:
@@ -144,6 +155,12 @@ class Streaming(Calls):
             with self.block(f"if {old}:"):
                 self.journal_row(table, row)
                 self.reset(table, row)
+
+    def default_of(self, column: Column) -> str:
+        """Code for what an absent row holds in a column."""
+        if column.default is None:
+            return values.stored(self, Term("0", NOTHING), column.type, self.source.tree, column.name)
+        return self.constant(column.default, self.source.tree).code
 
     # --- earlier states of rows -----------------------------------------------------------------------------
 
@@ -196,11 +213,11 @@ class Streaming(Calls):
         assert isinstance(term.type, StateOf)
         table = term.type.table
         names = HistoryNames(table)
-        known = {c.name: (names.columns[column_array(table.name, c.name)], c.kind) for c in table.value_columns}
+        known = {c.name: (names.columns[column_array(table.name, c.name)], c.type) for c in table.value_columns}
         known |= {"time": (names.time, Kind.INT), "exists": (names.exists, Kind.BOOL)}
         if field in known:
-            array, kind = known[field]
-            return Term(self.keep(f"{self.array(array)}[{term.code}]"), kind)
+            array, of = known[field]
+            return Term(self.keep(f"{self.array(array)}[{term.code}]"), values.in_body(of))
         fields = ", ".join(column.name for column in table.value_columns)
         self.refuse(
             node, f"an earlier state of {table.name} has no field {field!r}", f"fields are: {fields}, time, exists"
@@ -241,15 +258,10 @@ class Streaming(Calls):
             return [self.key_field(term.code, term.type, key.name).code for key in field.table.key_columns]
         if len(field.kinds) > 1:
             self.refuse(node, f"field {field.name!r} carries a key of several fields", "give the row itself")
-        kind = field.kinds[0]
-        if kind is Kind.INT and term.type in (Kind.INT, Kind.BOOL):
-            return [self.integer(term, node).code]
-        if kind is Kind.FLOAT and term.type is not Kind.STR:
-            code = self.real(term, node).code
-            return [code if field.table is None else f"({code} + 0.0)"]  # as a key, -0.0 is 0.0
-        if term.type is not kind:
-            self.refuse(node, f"field {field.name!r} carries {_shown(field)}, got {describe(term.type)}")
-        return [term.code]
+        code = values.stored(self, term, field.types[0], node, f"field {field.name!r}")
+        if field.types[0] is Kind.FLOAT and field.table is not None:
+            code = f"({code} + 0.0)"  # as a key, -0.0 is 0.0
+        return [self.keep(code)]
 
     # --- windows ---------------------------------------------------------------------------------------------
 
@@ -294,13 +306,13 @@ class Streaming(Calls):
         if found is None or len(found.kinds) > 1:
             fields = ", ".join(f.name for f in parameter.stream.fields if len(f.kinds) == 1)
             self.refuse(node, f"the rows of window {parameter.name!r} have no field {field!r}", f"fields are: {fields}")
-        column, kind = column_of(parameter.stream.fields, field), found.kinds[0]
+        column, of = column_of(parameter.stream.fields, field), values.in_body(found.types[0])
         heap, base = self.array("window_heap"), window_code(parameter.name)
         read = f"window_word({heap}, {base}, {column}, {term.code})"
-        if kind is Kind.FLOAT:
+        if of.kind is Kind.FLOAT:
             self.emit(f"{self.array('window_words')}[0] = {read}")
-            return Term(self.keep(f"{self.array('window_floats')}[0]"), kind)
-        return Term(self.keep(f"{read} != 0" if kind is Kind.BOOL else read), kind)
+            return Term(self.keep(f"{self.array('window_floats')}[0]"), of)
+        return Term(self.keep(f"{read} != 0" if of.kind is Kind.BOOL else read), of)
 
     def window_call(self, term: Term, function: str, node: ast.Call) -> Term:
         """window.sum("field") and its like."""
@@ -313,7 +325,7 @@ class Streaming(Calls):
             self.refuse(node, f"{function}() takes the name of a field, written out{', and one more' * (count - 1)}")
         field = str(node.args[0].value)
         found = parameter.stream.field(field)
-        if found is None or len(found.kinds) > 1 or found.kinds[0] not in kinds:
+        if found is None or len(found.types) > 1 or found.types[0] not in kinds:
             allowed = ", ".join(kind.value for kind in kinds)
             self.refuse(
                 node,
@@ -369,4 +381,4 @@ class Streaming(Calls):
 
 
 def _shown(field: StreamField) -> str:
-    return field.kind.value if field.kind is not None else f"the key of {field.table.name}"  # type: ignore[union-attr]
+    return field.type.label if field.type is not None else f"the key of {field.table.name}"  # type: ignore[union-attr]

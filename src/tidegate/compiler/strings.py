@@ -18,8 +18,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tidegate.compiler.types import MIXED, Term, Type, ValueList, describe
-from tidegate.operations.layout import Kind
+from tidegate.compiler import values
+from tidegate.compiler.types import MIXED, Nothing, Term, Type, ValueList, describe
+from tidegate.operations.kinds import Carried, Kind
 
 if TYPE_CHECKING:
     from tidegate.compiler.calls import Calls
@@ -72,13 +73,13 @@ def is_text(expressions: Expressions, node: ast.expr) -> bool:
         root = root.value
     if isinstance(root, ast.Name) and expressions.variable(root) is None:
         return isinstance(expressions.source.resolve(node), str)
-    return not isinstance(root, ast.Name) or expressions.value(node).type is Kind.STR
+    return not isinstance(root, ast.Name) or values.is_text(expressions.value(node).type)
 
 
 def method(calls: Calls, node: ast.Call) -> Term:
     """s.method(...)."""
     assert isinstance(node.func, ast.Attribute)
-    name, text = node.func.attr, calls.value(node.func.value)
+    name, text = node.func.attr, values.plain(calls, calls.value(node.func.value))
     if text.type is not Kind.STR:
         calls.refuse(node, f"{ast.unparse(node.func)}() cannot be compiled: {describe(text.type)} has no methods here")
     if name in _ENDS and len(node.args) == 1 and not node.keywords:
@@ -93,7 +94,7 @@ def method(calls: Calls, node: ast.Call) -> Term:
 
 def _has_end(calls: Calls, function: str, text: Term, node: ast.expr) -> Term:
     """s.startswith(part) and s.endswith(part), of a string or a tuple of them."""
-    parts = [calls.value(part) for part in (node.elts if isinstance(node, ast.Tuple) else [node])]
+    parts = [values.plain(calls, calls.value(p)) for p in (node.elts if isinstance(node, ast.Tuple) else [node])]
     for part in parts:
         if part.type is not Kind.STR:
             calls.refuse(node, f"a string, or a tuple of them, is required here, got {describe(part.type)}")
@@ -146,7 +147,7 @@ def part_of(expressions: Expressions, node: ast.Subscript) -> Term:
 
 def plain(expressions: Expressions, term: Term, node: ast.AST) -> Term:
     """The term, which must be something that becomes a string: a value, or a list of them."""
-    if not (isinstance(term.type, Kind | ValueList) or term.type is MIXED):
+    if not (isinstance(term.type, Kind | Carried | Nothing | ValueList) or term.type is MIXED):
         expressions.refuse(node, f"a value is required in a string, got {describe(term.type)}", "name a field")
     return term
 
@@ -194,7 +195,7 @@ def _is_str(expressions: Expressions, name: ast.Name) -> bool:
 def _surely_formats(value_type: Type, part: ast.FormattedValue) -> bool:
     """Whether any value of a type can be formatted so."""
     if part.format_spec is None:
-        return True
+        return not values.formats_itself(value_type)
     assert isinstance(part.format_spec, ast.JoinedStr)
     texts = [str(each.value) for each in part.format_spec.values if isinstance(each, ast.Constant)]
     spec, samples = "".join(texts), _SAMPLES[Kind.STR] if part.conversion != -1 else _SAMPLES.get(value_type, ())

@@ -1,8 +1,8 @@
 """The types of values inside a transaction's body.
 
-A body works with four kinds of plain values, rows (the slot where the row is stored, and the parameters it
-may have come from), the two kinds of lists that parameters may be, windows and histories, and structs that
-can only be returned.
+A body works with plain values, values of other types in the words that carry them, rows (the slot where the row is
+stored, and the parameters it may have come from), the two kinds of lists that parameters may be, windows and histories,
+and structs that can only be returned.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.operations.flow import WindowParameter
-from tidegate.operations.layout import Kind, TableLayout, Value
+from tidegate.operations.kinds import Carried, Plain
+from tidegate.operations.layout import Kind, TableLayout, ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,9 @@ class RowList:
 
 @dataclass(frozen=True, slots=True)
 class ValueList:
-    """A list of plain values."""
+    """A list of values."""
 
-    kind: Kind
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Mixed:
     """
 
 
-Type = Kind | Row | RowList | ValueList | WindowOf | WindowRow | HistoryOf | StateOf | Nothing | Mixed
+Type = Kind | Carried | Row | RowList | ValueList | WindowOf | WindowRow | HistoryOf | StateOf | Nothing | Mixed
 NOTHING = Nothing()
 MIXED = Mixed()
 NUMBERS = (Kind.INT, Kind.FLOAT, Kind.BOOL, MIXED)
@@ -91,20 +92,20 @@ class Term:
 
     code: str
     type: Type
-    constant: Value | None = None
+    constant: Plain | None = None
 
 
 def describe(value_type: Type) -> str:
     """The type as error messages name it."""
     match value_type:
-        case Kind():
-            return value_type.value
+        case Kind() | Carried():
+            return value_type.label
         case Row(table):
             return f"a row of {table.name}"
         case RowList(table):
             return f"a list of {table.name} rows"
-        case ValueList(kind):
-            return f"a list of {kind.value}"
+        case ValueList(of):
+            return f"a list of {of.label}"
         case HistoryOf(table):
             return f"the history of a row of {table.name}"
         case StateOf(table):
@@ -115,4 +116,4 @@ def describe(value_type: Type) -> str:
             return f"a row of the window {parameter.name}"
         case Mixed():
             return "float or int"
-    return "nothing"
+    return "None"

@@ -39,11 +39,12 @@ from tidegate.durability import value_bytes
 from tidegate.durability.scratch import Scratch
 from tidegate.durability.table_streams import read_stream, stream_size, write_stream
 from tidegate.durability.value_bytes import Get, Put, Unusual
-from tidegate.engine.arguments import argument_columns
+from tidegate.engine.arguments import taken_arguments
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.foundation.places import Place
-from tidegate.operations.layout import Column, Kind, TableLayout
+from tidegate.operations.layout import Column, TableLayout
 from tidegate.operations.plan import Parameter, RowParameter, TransactionPlan, ValueParameter
+from tidegate.operations.values import from_json
 
 CHUNK_ROWS_MIN = 1024
 """Tables whose chunks are smaller on average are logged in one piece: each chunk costs some 200 bytes."""
@@ -209,15 +210,16 @@ def plans(listed: Sequence[Any]) -> tuple[TransactionPlan, ...]:
 
 def _parameter_to_json(parameter: Parameter) -> list[Any]:
     if isinstance(parameter, ValueParameter):
-        return [parameter.name, parameter.many, parameter.kind.value]
+        return [parameter.name, parameter.many, parameter.type.to_json()]
     table = parameter.table
-    return [parameter.name, parameter.many, table.name, [[key.name, key.kind.value] for key in table.key_columns]]
+    return [parameter.name, parameter.many, table.name, [[key.name, key.type.to_json()] for key in table.key_columns]]
 
 
-def _parameter_from_json(name: str, many: bool, kind: str, keys: Sequence[Any] | None = None) -> Parameter:
+def _parameter_from_json(name: str, many: bool, kind: Any, keys: Sequence[Any] | None = None) -> Parameter:
     if keys is None:
-        return ValueParameter(name, Kind(kind), many)
-    columns = tuple(Column(field, Kind(of), Kind(of).zero) for field, of in keys)
+        return ValueParameter(name, from_json(kind), many)
+    types = [(field, from_json(of)) for field, of in keys]
+    columns = tuple(Column(field, of, of.zero) for field, of in types)
     return RowParameter(name, TableLayout(kind, columns, tuple(column.name for column in columns)), many)
 
 
@@ -254,8 +256,7 @@ class _Transaction:
 
     def encode_unusual(self, arguments: Mapping[str, Any], key: int | str | None) -> tuple[bytes, Mapping[str, Any]]:
         """The record of a call with any arguments, and these as a batch takes them."""
-        columns = argument_columns(self._plan, arguments)
-        taken = {name: columns[name][0].as_py() for name in self.names}
+        taken = taken_arguments(self._plan, arguments)
         try:
             return self.encode(taken, key, with_nulls=False), taken
         except Unusual:

@@ -5,11 +5,12 @@
     1, 250                    ->    1, 250, 10              a new field reads as its default
     Vote(phone, choice)       ->    Vote(phone, choice)     not declared any more: kept as stored
 
-Fields may be added and reordered, and defaults may change. A removed field, a field of another type and a key of other
-fields are refused, all of them in one message, before a row is read: only the user knows what the rows should then
-hold. So is a table that seems to have been renamed: its rows would be kept, but the program would not see them.
+Fields may be added and reordered, defaults may change, and a type may become wider (`T` to `T | None`, more digits,
+more members). A removed field, a field of another type and a key of other fields are refused, all of them in one
+message, before a row is read: only the user knows what the rows should then hold. So is a table that seems to
+have been renamed: its rows would be kept, but the program would not see them.
 
-Invariant: `upgrade` gives a change table in the target layout's order and types, without nulls.
+Invariant: `upgrade` gives a change table in the target layout's order and types, null only where None is a value.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tidegate.foundation.errors import DefinitionError
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import TableLayout, ValueType
+from tidegate.operations.values import described, holds_all_of
 
 EXISTS = pa.field("exists", pa.bool_(), nullable=False)
 
@@ -39,13 +41,13 @@ def difference(old: Iterable[TableLayout], new: Iterable[TableLayout]) -> list[s
             continue
         if set(stored.key) != set(target.key):
             lines.append(f"{stored.name}: the key was ({', '.join(stored.key)}), is ({', '.join(target.key)})")
-        kinds = {column.name: column.kind for column in target.columns}
+        types = {column.name: column.type for column in target.columns}
         for column in stored.columns:
-            kind = kinds.get(column.name)
-            if kind is None:
-                lines.append(f"{stored.name}.{column.name}: was {column.kind.value}, is removed")
-            elif kind is not column.kind:
-                lines.append(f"{stored.name}.{column.name}: was {column.kind.value}, is {kind.value}")
+            found = types.get(column.name)
+            if found is None:
+                lines.append(f"{stored.name}.{column.name}: was {column.type.label}, is removed")
+            elif not holds_all_of(found, column.type):
+                lines.append(f"{stored.name}.{column.name}: was {described(column.type)}, is {described(found)}")
     return lines
 
 
@@ -109,21 +111,26 @@ def require_no_renaming(where: str, stored: Iterable[TableLayout], declared: Ite
                 )
 
 
-def _kinds(table: TableLayout) -> dict[str, Kind]:
-    return {column.name: column.kind for column in table.columns}
+def _kinds(table: TableLayout) -> dict[str, ValueType]:
+    return {column.name: column.type for column in table.columns}
 
 
 def upgrade(rows: pa.Table, layout: TableLayout) -> pa.Table:
     """Stored rows (with or without `exists`) as a change table of `layout`, which they must fit."""
     present = set(rows.column_names)
     columns = [
-        rows.column(column.name)
+        _as_type(rows.column(column.name), column.type.arrow)
         if column.name in present
-        else pa.repeat(pa.scalar(column.default, column.kind.arrow), rows.num_rows)
+        else pa.repeat(column.default_scalar, rows.num_rows)
         for column in layout.columns
     ]
     exists = rows.column(EXISTS.name) if EXISTS.name in present else pa.repeat(pa.scalar(True), rows.num_rows)
     return pa.Table.from_arrays([*columns, exists], schema=change_schema(layout))
+
+
+def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """A stored column in the type that is declared now, which is the same or wider."""
+    return column if column.type == wanted else column.cast(wanted)
 
 
 def empty_changes(layout: TableLayout) -> pa.Table:

@@ -45,7 +45,7 @@ from tidegate.engine.intake import arrow_type
 from tidegate.engine.single import makes_a_batch
 from tidegate.engine.state.strings import read_only
 from tidegate.foundation.storage import Bytes
-from tidegate.operations.layout import Kind
+from tidegate.operations.layout import Kind, ValueType
 from tidegate.operations.outcomes import TRANSACTION_COLUMN
 from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter
 
@@ -240,11 +240,11 @@ class _Column:
         self.parameter = parameter
         self.list_number = columns.lists if parameter.many else -1
         columns.lists += parameter.many
-        self.parts: dict[str, tuple[Kind, int]] = {}
-        for name, kind in _parts_of(parameter):
+        self.parts: dict[str, tuple[ValueType, int]] = {}
+        for name, of in _parts_of(parameter):
             place = columns.item_words if parameter.many else columns.words
-            self.parts[name] = (kind, place)
-            width = 2 if kind is Kind.STR else 1
+            self.parts[name] = (of, place)
+            width = 2 if of.kind is Kind.STR else 1
             if parameter.many:
                 columns.item_words += width
             else:
@@ -253,8 +253,8 @@ class _Column:
     def steps(self, parameter: Parameter) -> list[tuple[int, int, int]]:
         """How the kernel reads a parameter that goes into this column."""
         parts = _parts_of(parameter)
-        assert all(self.parts[name][0] is kind for name, kind in parts), f"column {parameter.name!r} of two types"
-        own = [(_CODES[kind], self.parts[name][1], 0) for name, kind in parts]
+        assert all(self.parts[name][0] == of for name, of in parts), f"column {parameter.name!r} of two types"
+        own = [(_CODES[of.kind], self.parts[name][1], 0) for name, of in parts]
         return [(record_kernels.LIST, self.list_number, len(own)), *own] if parameter.many else own
 
     def to_arrow(self, data: Array, room: _Room, rows: int) -> pa.Array:
@@ -262,7 +262,7 @@ class _Column:
         words, count = room.words, rows
         if self.parameter.many:
             words, count = room.items, int(room.ends[self.list_number, rows])
-        parts = {name: _part(data, kind, words, place, count) for name, (kind, place) in self.parts.items()}
+        parts = {name: _part(data, of, words, place, count) for name, (of, place) in self.parts.items()}
         values = parts[""] if "" in parts else pa.StructArray.from_arrays(list(parts.values()), names=list(parts))
         if not self.parameter.many:
             return values
@@ -270,15 +270,18 @@ class _Column:
         return pa.LargeListArray.from_arrays(offsets, values, type=arrow_type(self.parameter))
 
 
-def _parts_of(parameter: Parameter) -> list[tuple[str, Kind]]:
+def _parts_of(parameter: Parameter) -> list[tuple[str, ValueType]]:
     if not isinstance(parameter, RowParameter):
-        return [("", parameter.kind)]
+        return [("", parameter.type)]
     keys = parameter.table.key_columns
-    return [("", keys[0].kind)] if len(keys) == 1 else [(key.name, key.kind) for key in keys]
+    return [("", keys[0].type)] if len(keys) == 1 else [(key.name, key.type) for key in keys]
 
 
-def _part(data: Array, kind: Kind, words: Array, place: int, count: int) -> pa.Array:
-    values = words[place, :count]
+def _part(data: Array, value_type: ValueType, words: Array, place: int, count: int) -> pa.Array:
+    if not isinstance(value_type, Kind):
+        plain = _part(data, value_type.kind, words, place, count)
+        return value_type.pack(plain if value_type.kind is Kind.STR else plain.to_numpy())
+    kind, values = value_type, words[place, :count]
     if kind is Kind.STR:
         offsets = np.empty(count + 1, np.int32)
         texts = np.empty(record_kernels.place_spans(words[place + 1, :count], offsets), np.uint8)
@@ -306,7 +309,7 @@ class _Columns:
                 steps += column.steps(parameter)
             steps.append((-1, 0, 0))
         self.program = first_steps, np.array(steps, np.int64).reshape(-1, 3)
-        kinds = {kind for column in self.columns.values() for kind, _ in column.parts.values()}
+        kinds = {of.kind for column in self.columns.values() for of, _ in column.parts.values()}
         self.has_strings = Kind.STR in kinds
 
 
@@ -314,6 +317,7 @@ def _callable(plan: ProgramPlan) -> list[int]:
     """The transactions that calls name and whose arguments are columns of events.
 
     Two of them that share a column agree on its type: what each of them gives must fit what the other one takes.
+    Where None is a value, a byte says whether there is one: the kernel does not read such calls.
     """
     flows, streaming = plan.flows, set()
     for flow in flows.flows:
@@ -321,7 +325,18 @@ def _callable(plan: ProgramPlan) -> list[int]:
             members = [flows.members[number] for group in flow.groups for number in group.members]
             streaming |= {member.transaction for member in members}
     numbers = [number for number in range(len(plan.transactions)) if number not in streaming]
-    return [number for number in numbers if makes_a_batch(plan, number)]
+    return [number for number in numbers if makes_a_batch(plan, number) and _has_plain_arguments(plan, number)]
+
+
+def _has_plain_arguments(plan: ProgramPlan, number: int) -> bool:
+    """Whether the arguments are never None, and share their columns with none of another type."""
+    for parameter in plan.transactions[number].parameters:
+        parts = _parts_of(parameter)
+        others = (other for t in plan.transactions for other in t.parameters if other.name == parameter.name)
+        carried = any(not isinstance(of, Kind) for _, of in parts)
+        if any(of.optional for _, of in parts) or (carried and any(_parts_of(other) != parts for other in others)):
+            return False
+    return True
 
 
 class _Room:

@@ -147,7 +147,7 @@ class LoggedEngine:
             assert isinstance(call, Execute)
             key, record = call.key, self._codec.encode(call)  # both as a replay has them
             assert key is not None
-            known = self._keys.find(key, record)
+            known = self._keys.find(key, record, core.plan.transactions[number].result)
             if known is not None:
                 return known
         self._log.reserve(len(record))
@@ -159,7 +159,7 @@ class LoggedEngine:
             self._core = None
             raise
         if key is not None:
-            self._keys.add(key, record, outcome)
+            self._keys.add(key, record, outcome, core.plan.transactions[number].result)
         if key is not None or outcome.committed or core.moves_clock(number):
             self._note(record)
         return outcome

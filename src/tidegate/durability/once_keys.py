@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from tidegate.durability.evolution import change_schema
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import Column, Kind, TableLayout
 from tidegate.operations.outcomes import Outcome
+from tidegate.operations.plan import ResultType
 
 KEYS_MAX = 1_000_000
 
@@ -55,8 +56,11 @@ class OnceKeys:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: int | str, call: bytes) -> Outcome | None:
-        """The outcome of the call that was made with a key; None if there was none. `call` is what is asked for."""
+    def find(self, key: int | str, call: bytes, result: ResultType | None) -> Outcome | None:
+        """The outcome of the call that was made with a key; None if there was none.
+
+        `call` is what is asked for, and `result` what its transaction returns.
+        """
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -65,10 +69,11 @@ class OnceKeys:
                 f"execute: the idempotency key {key!r} was used for another call (another transaction, or other "
                 "arguments): give each call a key of its own, and repeat a call exactly"
             )
-        return entry.outcome
+        return outcome_with(entry.outcome, None if result is None else result.decode(entry.outcome.result))
 
-    def add(self, key: int | str, call: bytes, outcome: Outcome) -> None:
+    def add(self, key: int | str, call: bytes, outcome: Outcome, result: ResultType | None) -> None:
         """A call was made."""
+        outcome = outcome_with(outcome, None if result is None else result.encode(outcome.result))
         self._entries[key] = _Entry(self._next, _digest(call), outcome)
         self._next += 1
         while len(self._entries) > KEYS_MAX:
@@ -124,6 +129,11 @@ class OnceKeys:
         first = next(iter(found._entries.values())).number if found._entries else found._next
         found._stored = (first, found._next)
         return found
+
+
+def outcome_with(outcome: Outcome, result: Any) -> Outcome:
+    """An outcome with its result in another form: entries hold plain values, which JSON knows."""
+    return Outcome(outcome.committed, outcome.reason, result)
 
 
 def _digest(call: bytes) -> str:

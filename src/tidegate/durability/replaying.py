@@ -79,7 +79,8 @@ class Replay:
         arguments = dict(zip(self._names[record.transaction], record.arguments, strict=True))
         outcome = self._core.execute(record.transaction, arguments)
         if record.key is not None:
-            self._keys.add(record.key, self._codec.encode(record), outcome)
+            result = self._core.plan.transactions[record.transaction].result
+            self._keys.add(record.key, self._codec.encode(record), outcome, result)
 
     def _step(self, record: Step) -> None:
         batch = self._require_batch("a step")

@@ -31,7 +31,7 @@ def changes_between(layout: TableLayout, before: pa.Table, after: pa.Table) -> p
     keys = both.group_by(list(layout.key)).aggregate([(_SIDE, "sum")])
     gone = keys.filter(pc.equal(keys[f"{_SIDE}_sum"], _BEFORE)).select(list(layout.key))
     schema = change_schema(layout)
-    defaults = {column.name: pa.scalar(column.default, column.kind.arrow) for column in layout.columns}
+    defaults = {column.name: column.default_scalar for column in layout.columns}
     columns = [
         pa.chunked_array(
             [
@@ -42,7 +42,7 @@ def changes_between(layout: TableLayout, before: pa.Table, after: pa.Table) -> p
                     else [pa.repeat(defaults[column.name], gone.num_rows)]
                 ),
             ],
-            column.kind.arrow,
+            column.type.arrow,
         )
         for column in layout.columns
     ]

@@ -43,7 +43,8 @@ def find_row(
         path = storage.path if version is None else None
         evolution.require_fit(storage.path, info.layouts, [layout], path)
         found = files.find(layout, columns)
-        return None if found is None else dict(found.to_pylist()[0])
+        row = None if found is None else found.to_pylist()[0]
+        return None if row is None else {c.name: c.type.take(row[c.name]) for c in layout.columns}
 
     return read_files(storage, version, look)
 

@@ -35,11 +35,11 @@ from tidegate.durability.stored_rows import rows_at
 from tidegate.durability.version_files import Told, VersionFiles
 from tidegate.durability.version_info import VersionInfo
 from tidegate.durability.versions import VersionStore
-from tidegate.engine.intake import kind_accepts
 from tidegate.engine.loading import stored_rows
 from tidegate.foundation.errors import InputError
 from tidegate.foundation.storage import Storage
-from tidegate.operations.layout import Column, Kind, TableLayout
+from tidegate.operations.layout import Column, TableLayout
+from tidegate.operations.values import type_of_column
 
 ROW_GROUP_BYTES = 32 << 20
 """What a row group has at least, as rows in memory: small ones are slow to read, large ones take memory to write."""
@@ -194,7 +194,7 @@ def _layout_in(schema: pa.Schema) -> TableLayout | None:
 def _column(path: str, field: pa.Field) -> Column:
     if field.name in RESERVED or field.name.startswith("_") or not field.name.isidentifier():
         raise InputError(f"{path}: no field of a table can be called {field.name!r}; rename the column")
-    kind = next((kind for kind in Kind if not pa.types.is_null(field.type) and kind_accepts(field.type, kind)), None)
+    kind = type_of_column(field.type)
     if kind is None:
         raise InputError(f"{path}: column {field.name!r} has type {field.type}, which no field of a table can hold")
     return Column(field.name, kind, kind.zero)

@@ -4,6 +4,7 @@
     float   8 bytes, bit by bit                       str     size, UTF-8
     bool    1 byte                                    list    count, items
     key     its fields in declared order              null    where values may be null, a byte before each: 0 for null
+    other types, as the int or str that carries them; T | None always has the byte for null
 
 A codec is a pair of functions: one appends a value, the other reads it at a place and returns where it ends. What
 depends on a parameter's type is decided once, when its codec is made.
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.operations.layout import Kind
+from tidegate.operations.kinds import Carried, Kind, ValueType
 from tidegate.operations.plan import Parameter, ValueParameter
 
 Put = Callable[[bytearray, Any], None]
@@ -144,11 +145,11 @@ _VALUES: dict[Kind, tuple[Put, Get]] = {
 def parameter_codec(parameter: Parameter, with_nulls: bool) -> tuple[Put, Get]:
     """How the arguments of a parameter are written and read."""
     if isinstance(parameter, ValueParameter):
-        put, get = _value_codec(parameter.kind, with_nulls)
+        put, get = _value_codec(parameter.type, with_nulls)
     elif len(parameter.table.key) == 1:
-        put, get = _value_codec(parameter.table.key_columns[0].kind, with_nulls)
+        put, get = _value_codec(parameter.table.key_columns[0].type, with_nulls)
     else:
-        fields = [(key.name, *_value_codec(key.kind, with_nulls)) for key in parameter.table.key_columns]
+        fields = [(key.name, *_value_codec(key.type, with_nulls)) for key in parameter.table.key_columns]
         put, get = _composite_codec(fields)
         if with_nulls:
             put, get = null_codec(put, get)
@@ -158,9 +159,28 @@ def parameter_codec(parameter: Parameter, with_nulls: bool) -> tuple[Put, Get]:
     return null_codec(put, get) if with_nulls else (put, get)
 
 
-def _value_codec(kind: Kind, with_nulls: bool) -> tuple[Put, Get]:
-    put, get = _VALUES[kind]
-    return null_codec(put, get) if with_nulls else (put, get)
+def _value_codec(value_type: ValueType, with_nulls: bool) -> tuple[Put, Get]:
+    put, get = _VALUES[value_type] if isinstance(value_type, Kind) else _carried_codec(value_type)
+    return null_codec(put, get) if with_nulls and not value_type.optional else (put, get)
+
+
+def _carried_codec(value_type: Carried) -> tuple[Put, Get]:
+    put_plain, get_plain = _VALUES[value_type.kind]
+    if value_type.optional:
+        put_plain, get_plain = null_codec(put_plain, get_plain)
+
+    def put(out: bytearray, value: Any) -> None:
+        try:
+            plain = value_type.encode(value_type.fit(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise Unusual from error
+        put_plain(out, plain)
+
+    def get(data: bytes, at: int) -> tuple[Any, int]:
+        plain, at = get_plain(data, at)
+        return value_type.decode(plain), at
+
+    return put, get
 
 
 def null_codec(put_value: Put, get_value: Get) -> tuple[Put, Get]:

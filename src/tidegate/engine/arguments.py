@@ -5,7 +5,7 @@ Values of a wrong type are refused here, with a message. `single` handles plain 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidegate.engine.intake import arrow_type
 from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import InputError
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Kind, TableLayout, ValueType
 from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter, TransactionPlan
 
 
@@ -47,39 +47,63 @@ def key_columns(layout: TableLayout, key: tuple[Any, ...]) -> list[pa.Array]:
     try:
         parts = []
         for value, column in zip(key, layout.key_columns, strict=True):
-            _check_plain(value, column.kind)
-            parts.append(pa.array([value], column.kind.arrow))
+            parts.append(pa.array([_given(value, column.type)], column.type.arrow))
             if value is None or value != value:
                 raise ValueError("a key is never null or NaN")
         return parts
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
-        expected = ", ".join(f"{k.name}: {k.kind.value}" for k in layout.key_columns)
+        expected = ", ".join(f"{k.name}: {k.type.label}" for k in layout.key_columns)
         raise InputError(f"{layout.name}: the key is ({expected}), got {shown(key)} ({error})") from error
 
 
 def _column_of_one(value: Any, parameter: Parameter) -> pa.Array:
     if parameter.many and isinstance(value, str | bytes):
         raise TypeError("required a list")
-    values = list(value) if parameter.many and value is not None else [value]
-    if isinstance(parameter, RowParameter):
-        keys = parameter.table.key_columns
-        if len(keys) > 1:
-            values = [dict(zip(parameter.table.key, v, strict=True)) if isinstance(v, tuple) else v for v in values]
-        for key in keys:
-            for found in values:
-                _check_plain(found[key.name] if isinstance(found, dict) else found, key.kind)
-    else:
-        for found in values:
-            _check_plain(found, parameter.kind)
-    if value is not None:
-        value = values if parameter.many else values[0]
-    return pa.array([value], arrow_type(parameter))
+    return pa.array([converted(parameter, value, _given)], arrow_type(parameter))
 
 
-def _check_plain(value: Any, kind: Kind) -> None:
-    """Refuse a Python value of another type: Arrow would cut a float down to an int without a word."""
-    if value is not None and not isinstance(value, _PLAIN_TYPES[kind]):
-        raise TypeError(f"required {kind.value}")
+def taken_arguments(plan: TransactionPlan, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a transaction as a batch takes them, in Python's types: converted, or refused."""
+    columns = argument_columns(plan, arguments)
+    return {p.name: converted(p, columns[p.name][0].as_py(), _taken) for p in plan.parameters}
+
+
+def converted(parameter: Parameter, value: Any, convert: Callable[[Any, ValueType], Any]) -> Any:
+    """An argument with each of its values converted: those of a list, and of a key's fields, which become a dict."""
+    if value is None:
+        return None if parameter.many else convert(None, _first_type(parameter))
+    if parameter.many:
+        return [_one(parameter, found, convert) for found in value]
+    return _one(parameter, value, convert)
+
+
+def _one(parameter: Parameter, value: Any, convert: Callable[[Any, ValueType], Any]) -> Any:
+    if not isinstance(parameter, RowParameter) or len(parameter.table.key) == 1 or value is None:
+        return convert(value, _first_type(parameter))
+    parts = dict(zip(parameter.table.key, value, strict=True)) if isinstance(value, tuple) else value
+    return {key.name: convert(parts[key.name], key.type) for key in parameter.table.key_columns}
+
+
+def _first_type(parameter: Parameter) -> ValueType:
+    return parameter.table.key_columns[0].type if isinstance(parameter, RowParameter) else parameter.type
+
+
+def _given(value: Any, value_type: ValueType) -> Any:
+    """A Python value as Arrow takes it; one of another type is refused: Arrow would cut a float down to an int."""
+    if value is None:
+        return None
+    if isinstance(value_type, Kind):
+        if not isinstance(value, _PLAIN_TYPES[value_type]):
+            raise TypeError(f"required {value_type.label}")
+        return value
+    try:
+        return value_type.give(value_type.fit(value))
+    except TypeError:
+        raise TypeError(f"required {value_type.label}") from None
+
+
+def _taken(value: Any, value_type: ValueType) -> Any:
+    return None if value is None else value_type.take(value)
 
 
 _PLAIN_TYPES: dict[Kind, tuple[type, ...]] = {

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidegate.engine.intake import Bound
+from tidegate.engine.intake import Bound, unfit_reason
 from tidegate.engine.kernels.events import refuse_marked, touched_list_rows, touched_rows
 from tidegate.engine.kernels.strings import copy_texts, match_names, place_texts
+from tidegate.engine.state.columns import value_column
 from tidegate.engine.state.deadlines import LOWEST
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
@@ -94,6 +94,8 @@ class Batch:
             self.refuse_users(~bound.valid, transactions, f"null {key}in column {parameter.name!r}")
         if bound.nan is not None:
             self.refuse_users(bound.nan, transactions, f"NaN key in column {parameter.name!r}")
+        if bound.unfit is not None:
+            self.refuse_users(bound.unfit, transactions, unfit_reason(parameter))
 
     def needs(self, transactions: tuple[int, ...]) -> Array:
         """Per transaction number: whether it is among these. The last entry is for unknown names."""
@@ -188,10 +190,7 @@ class Batch:
 
     def _value_column(self, place: int, valid: Array, strings: StringPool) -> pa.Array:
         kind, values = self.plan.result_arrays[place], self.results[place]
-        if kind is Kind.STR:
-            texts = strings.texts(np.where(valid, values, 0))
-            return texts if valid.all() else pc.if_else(pa.array(valid), texts, pa.scalar(None, pa.string()))
-        if kind is Kind.BOOL:
-            return pa.array(values, mask=~valid)
+        if kind not in (Kind.INT, Kind.FLOAT):
+            return value_column(values, kind, strings, None if valid.all() else valid)
         bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         return pa.Array.from_buffers(kind.arrow, self.size, [bitmap, pa.py_buffer(values)])

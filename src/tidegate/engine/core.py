@@ -336,6 +336,7 @@ class EngineCore:
         result = outcome["result"]
         if self.plan.result_by_transaction and result is not None:
             result = result.get(plan.name)
+        result = None if plan.result is None else plan.result.take(result)
         return Outcome(outcome["committed"], outcome["reason"], result)
 
     def _take_in(
@@ -495,5 +496,5 @@ class EngineCore:
         slots = table.find(key_words(key_columns(table.layout, key), table.layout, self.strings))
         if slots[0] < 0 or not table.exists[slots[0]]:
             return None
-        found: dict[str, Value] = table.rows(slots).to_pylist()[0]
-        return found
+        found = table.rows(slots).to_pylist()[0]
+        return {column.name: column.type.take(found[column.name]) for column in table.layout.columns}

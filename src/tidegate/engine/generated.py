@@ -11,11 +11,11 @@ from types import ModuleType
 from typing import Any
 
 from tidegate.engine.kernels import flows, index, texts, windows
-from tidegate.foundation import arithmetic, atomics, jit, memory
+from tidegate.foundation import arithmetic, atomics, jit, memory, words
 from tidegate.operations import flow
 from tidegate.operations.plan import ESCAPE, ProgramPlan
 
-CALLED = (arithmetic, memory, flows, texts, windows)
+CALLED = (arithmetic, words, memory, flows, texts, windows)
 
 
 def _functions(module: ModuleType) -> dict[str, Any]:

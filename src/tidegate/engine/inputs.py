@@ -62,7 +62,7 @@ class EventInput:
     def words(self, field: StreamField) -> list[Any]:
         """The words of a field of the border stream."""
         if field.table is None:
-            return [self.value(ValueParameter(field.name, field.kinds[0], many=False))]
+            return [self.value(ValueParameter(field.name, field.types[0], many=False))]
         keys = self.tables[field.table.name].keys[self.slot(RowParameter(field.name, field.table, many=False))]
         kinds = zip(keys, field.kinds, strict=True)
         return [word.view(np.float64) if kind is Kind.FLOAT else word for word, kind in kinds]

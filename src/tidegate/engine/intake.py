@@ -1,8 +1,8 @@
 """From Arrow columns to arrays: checks that an event table fits the program, and binds its columns.
 
 What does not fit as a whole (a missing column, a wrong type) raises InputError before anything runs.
-What does not fit in one event (a null where the named transaction needs a value, a NaN as key) is
-noted per row, so that this event alone is refused.
+What does not fit in one event (a null where the named transaction needs a value, a NaN as key, a text that is no
+UUID) is noted per row, so that this event alone is refused.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.engine.state.columns import column_values, key_words, one_piece
+from tidegate.engine.state.columns import checked_values, checked_words, one_piece
 from tidegate.engine.state.strings import StringPool, read_only
 from tidegate.foundation.errors import InputError
-from tidegate.operations.layout import Column, Kind, TableLayout
+from tidegate.operations.layout import Column, Kind, TableLayout, ValueType
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN
 from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter
 
@@ -31,13 +31,14 @@ class Bound:
     """A column as arrays. `valid` is None where nothing is null; `offsets` where it is no list.
 
     `values` are the typed values of a plain column, or the 64-bit words of keys, one row per key.
-    `nan` marks events with a NaN in their key.
+    `nan` marks events with a NaN in their key, `unfit` those with a value that is none of its type.
     """
 
     values: Array
     offsets: Array | None = None
     valid: Array | None = None
     nan: Array | None = None
+    unfit: Array | None = None
 
 
 def require_column(events: pa.Table, parameter: Parameter, what: str) -> pa.Array:
@@ -63,7 +64,7 @@ def name_column(events: pa.Table, plan: ProgramPlan, what: str) -> pa.Array | No
             f"one of: {known}; the columns are: {', '.join(events.column_names)}"
         )
     column = events.column(TRANSACTION_COLUMN)
-    if not kind_accepts(column.type, Kind.STR):
+    if not Kind.STR.accepts(column.type):
         if len(plan.entries) == 1 and TRANSACTION_COLUMN in plan.columns:
             return None
         raise InputError(
@@ -76,7 +77,7 @@ def name_column(events: pa.Table, plan: ProgramPlan, what: str) -> pa.Array | No
 
 def required_type(parameter: Parameter) -> str:
     """The column type that a parameter needs, in words."""
-    inner = _key_type(parameter.table) if isinstance(parameter, RowParameter) else _TYPE_NAMES[parameter.kind]
+    inner = _key_type(parameter.table) if isinstance(parameter, RowParameter) else type_name(parameter.type)
     return f"a list of {inner}" if parameter.many else inner
 
 
@@ -89,15 +90,8 @@ def check_type(found: pa.DataType, parameter: Parameter, what: str) -> None:
     if inner is None or not _fits(inner, parameter):
         raise InputError(
             f"{what}: column {parameter.name!r} has type {found}, required: {required_type(parameter)}; "
-            f"cast the column before the transactions{_caution(inner)}"
+            f"{_advice(inner, parameter)}"
         )
-
-
-def _caution(found: pa.DataType | None) -> str:
-    """What a cast may lose."""
-    if found is None or not pa.types.is_decimal(found) or found.scale <= 0:
-        return ""
-    return f", multiplied by {10**found.scale}: a cast to a whole number drops all that is behind the point"
 
 
 def bind(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
@@ -117,6 +111,7 @@ def bind(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
         read_only(np.ascontiguousarray(offsets)),
         _merge_valid(valid_mask(column), _rows_without(offsets, None if flat.valid is None else ~flat.valid)),
         _rows_with(offsets, flat.nan),
+        _rows_with(offsets, flat.unfit),
     )
 
 
@@ -153,6 +148,7 @@ def join_bounds(parts: Sequence[Bound]) -> Bound:
         read_only(np.concatenate([*shifted, starts[-1:]])) if shifted else None,
         _joined_marks([part.valid for part in parts], sizes, True),
         _joined_marks([part.nan for part in parts], sizes, False),
+        _joined_marks([part.unfit for part in parts], sizes, False),
     )
 
 
@@ -174,44 +170,46 @@ def valid_mask(column: pa.Array) -> Array | None:
     return bits[column.offset :].view(np.bool_)
 
 
-def kind_accepts(found: pa.DataType, kind: Kind) -> bool:
-    """Whether a column of an Arrow type can carry values of a kind."""
-    types = pa.types
-    if types.is_null(found):
-        return True
-    if kind is Kind.INT:
-        return bool(types.is_integer(found))
-    if kind is Kind.FLOAT:
-        return bool(types.is_floating(found) or types.is_integer(found))
-    if kind is Kind.BOOL:
-        return bool(types.is_boolean(found))
-    if types.is_dictionary(found):
-        found = found.value_type
-    return bool(types.is_string(found) or types.is_large_string(found) or types.is_string_view(found))
+def unfit_reason(parameter: Parameter) -> str:
+    """Why an event is refused whose value for a parameter is none of its type."""
+    return f"no {_unfit_label(parameter)} in column {parameter.name!r}"
 
 
-_TYPE_NAMES = {
-    Kind.INT: "int (int64)",
-    Kind.FLOAT: "float (double)",
-    Kind.BOOL: "bool",
-    Kind.STR: "str (string)",
-}
+def _unfit_label(parameter: Parameter) -> str:
+    if not isinstance(parameter, RowParameter):
+        return parameter.type.label
+    keys = parameter.table.key_columns
+    return keys[0].type.label if len(keys) == 1 else f"key of {parameter.table.name}"
+
+
+def type_name(value_type: ValueType) -> str:
+    """A type as messages name it, with the Arrow type that carries it."""
+    known: dict[ValueType, str] = {Kind.FLOAT: "float (double)", Kind.BOOL: "bool"}
+    return known.get(value_type) or f"{value_type.label} ({value_type.arrow})"
 
 
 def _key_type(table: TableLayout) -> str:
     keys = table.key_columns
     if len(keys) == 1:
-        return f"{_TYPE_NAMES[keys[0].kind]}, the key of {table.name}"
-    return f"a struct with {', '.join(f'{k.name}: {k.kind.value}' for k in keys)}, the key of {table.name}"
+        return f"{type_name(keys[0].type)}, the key of {table.name}"
+    return f"a struct with {', '.join(f'{k.name}: {k.type.label}' for k in keys)}, the key of {table.name}"
+
+
+def _advice(found: pa.DataType | None, parameter: Parameter) -> str:
+    """What to do with a column whose type does not fit; the element's type is None if it is no list but should be."""
+    if found is None or isinstance(parameter, RowParameter):
+        keys = parameter.table.key_columns if isinstance(parameter, RowParameter) else ()
+        return keys[0].type.advice(found) if found is not None and len(keys) == 1 else Kind.INT.advice(pa.null())
+    return parameter.type.advice(found)
 
 
 def arrow_type(parameter: Parameter) -> pa.DataType:
     """The Arrow type that carries a parameter."""
     if isinstance(parameter, RowParameter):
         keys = parameter.table.key_columns
-        inner = keys[0].kind.arrow if len(keys) == 1 else pa.struct([(k.name, k.kind.arrow) for k in keys])
+        inner = keys[0].type.arrow if len(keys) == 1 else pa.struct([(k.name, k.type.arrow) for k in keys])
     else:
-        inner = parameter.kind.arrow
+        inner = parameter.type.arrow
     return pa.large_list(inner) if parameter.many else inner
 
 
@@ -219,19 +217,21 @@ def _fits(found: pa.DataType, parameter: Parameter) -> bool:
     if pa.types.is_null(found):
         return True
     if not isinstance(parameter, RowParameter):
-        return kind_accepts(found, parameter.kind)
+        return parameter.type.accepts(found)
     keys = parameter.table.key_columns
     if len(keys) == 1:
-        return kind_accepts(found, keys[0].kind)
+        return keys[0].type.accepts(found)
     if not pa.types.is_struct(found):
         return False
     types = {found.field(i).name: found.field(i).type for i in range(found.num_fields)}
-    return all(key.name in types and kind_accepts(types[key.name], key.kind) for key in keys)
+    return all(key.name in types and key.type.accepts(types[key.name]) for key in keys)
 
 
 def _bind_flat(column: pa.Array, parameter: Parameter, strings: StringPool) -> Bound:
     if not isinstance(parameter, RowParameter):
-        return Bound(read_only(column_values(column, parameter.kind, strings)), None, valid_mask(column))
+        values, unfit = checked_values(column, parameter.type, strings)
+        valid = None if parameter.type.optional else valid_mask(column)
+        return Bound(read_only(values), None, valid, None, unfit)
     keys = parameter.table.key_columns
     parts = [column] if len(keys) == 1 else [_struct_field(column, key) for key in keys]
     valid = valid_mask(column)
@@ -242,8 +242,8 @@ def _bind_flat(column: pa.Array, parameter: Parameter, strings: StringPool) -> B
             found = np.isnan(np.asarray(part.to_numpy(zero_copy_only=False)))
             found &= valid_mask(part) if part.null_count else True
             nan = found if nan is None else nan | found
-    words = key_words(parts, parameter.table, strings)
-    return Bound(read_only(words), None, valid, nan if nan is not None and nan.any() else None)
+    words, unfit = checked_words(parts, parameter.table, strings)
+    return Bound(read_only(words), None, valid, nan if nan is not None and nan.any() else None, unfit)
 
 
 def _struct_field(column: pa.StructArray, key: Column) -> pa.Array:

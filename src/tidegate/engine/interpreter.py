@@ -22,11 +22,12 @@ from tidegate.api.table import coerce
 from tidegate.engine.batch import Batch
 from tidegate.engine.faults import Faults
 from tidegate.engine.inputs import EventInput, Input, slot_of_key
+from tidegate.engine.state.columns import python_value, word_of
 from tidegate.engine.state.history import History
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import DefinitionError, TidegateError
-from tidegate.operations.layout import Column, Kind, encodable
+from tidegate.operations.layout import Kind, ValueType, encodable
 from tidegate.operations.plan import Program, RowParameter, TransactionPlan
 
 
@@ -94,9 +95,9 @@ class Interpreter:
                 objects = [self._row(parameter.table.name, slot, rows) for slot in slots]
                 arguments[parameter.name] = objects if parameter.many else objects[0]
             elif parameter.many:
-                arguments[parameter.name] = [self.plain(word, parameter.kind) for word in given.value(parameter)]
+                arguments[parameter.name] = [self.plain(word, parameter.type) for word in given.value(parameter)]
             else:
-                arguments[parameter.name] = self.plain(given.value(parameter), parameter.kind)
+                arguments[parameter.name] = self.plain(given.value(parameter), parameter.type)
         return arguments
 
     def _finder(self, plan: TransactionPlan, rows: Rows) -> Callable[[type, Any], Any]:
@@ -114,7 +115,7 @@ class Interpreter:
                 )
             state = self._tables[table.__name__]
             parts = zip(state.layout.key_columns, key if isinstance(key, tuple) else (key,), strict=True)
-            words = [self.word(coerce(column, part, state.layout.name), column.kind) for column, part in parts]
+            words = [self.word(coerce(c.type, part, f"{state.layout.name}.{c.name}"), c.type) for c, part in parts]
             return self._row(state.layout.name, slot_of_key(state, words, f"of {state.layout.name}"), rows)
 
         return find
@@ -128,11 +129,11 @@ class Interpreter:
                 f"transaction {plan.name!r} asks for the history of a {name} over {last} units in plain Python "
                 "(compiled=False, or a function that it calls); only a compiled body may use tg.history"
             )
-        kinds = _kinds(self._tables[name])
+        types = _types(self._tables[name])
         slot = next(slot for (_, slot), known in rows.items() if known is row)
         found = []
         for place in history.of(slot, arguments[plan.time], last):
-            fields = {field: self.plain(history.columns[field][place], kind) for field, kind in kinds}
+            fields = {field: self.plain(history.columns[field][place], kind) for field, kind in types}
             found.append(SimpleNamespace(time=int(history.time[place]), exists=bool(history.exists[place]), **fields))
         return found
 
@@ -144,28 +145,26 @@ class Interpreter:
         if found is None:
             state = self._tables[table]
             expired = table in rows.limits and state.times(np.array([slot]))[0] < rows.limits[table]
-            fields = _kinds(state)
+            fields = _types(state)
             values = {} if expired else {name: self.plain(state.columns[name][slot], kind) for name, kind in fields}
             for position, key in enumerate(state.layout.key_columns):
                 word = state.keys[slot, position]
-                values[key.name] = self.plain(word.view(np.float64) if key.kind is Kind.FLOAT else word, key.kind)
+                values[key.name] = self.plain(word.view(np.float64) if key.kind is Kind.FLOAT else word, key.type)
             found = self._program.classes[table](**values, exists=bool(state.exists[slot]) and not expired)
             rows[table, slot] = found
         return found
 
-    def plain(self, word: Any, kind: Kind) -> Any:
+    def plain(self, word: Any, value_type: ValueType) -> Any:
         """A word as Python has it."""
-        if kind is Kind.STR:
-            return self._strings.text(int(word))
-        return {Kind.INT: int, Kind.FLOAT: float, Kind.BOOL: bool}[kind](word)
+        return python_value(word, value_type, self._strings)
 
-    def word(self, value: Any, kind: Kind) -> Any:
+    def word(self, value: Any, value_type: ValueType) -> Any:
         """A value as arrays hold it."""
-        return self._strings.number(str(value)) if kind is Kind.STR else value
+        return word_of(value, value_type, self._strings)
 
     def write(self, state: TableState, slot: int, row: Any) -> None:
         """Write a row object back to its slot."""
-        for name, kind in _kinds(state):
+        for name, kind in _types(state):
             state.columns[name][slot] = self.word(row.__dict__[name], kind) if row.exists else state.defaults[name]
         state.exists[slot] = row.exists
 
@@ -176,7 +175,7 @@ class Interpreter:
             return
         for place, (name, kind) in zip(self._program.plan.result_places[number], plan.result.fields, strict=True):
             part = getattr(value, name) if plan.result.struct else value
-            fitted = coerce(Column(name or "result", kind, kind.zero), part, plan.name)
+            fitted = coerce(kind, part, f"{plan.name}.{name or 'result'}")
             batch.results[place][event] = self.word(fitted, kind)
         batch.valid[event] = True
 
@@ -202,5 +201,5 @@ def assigned(rows: Rows) -> Iterator[tuple[str, int, Any]]:
             yield table, slot, row
 
 
-def _kinds(state: TableState) -> list[tuple[str, Kind]]:
-    return [(column.name, column.kind) for column in state.layout.value_columns]
+def _types(state: TableState) -> list[tuple[str, ValueType]]:
+    return [(column.name, column.type) for column in state.layout.value_columns]

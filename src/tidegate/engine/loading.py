@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.engine.intake import kind_accepts
 from tidegate.engine.state.columns import column_values, key_words, one_piece
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError
-from tidegate.operations.layout import TableLayout
+from tidegate.operations.layout import Column, Kind, TableLayout
 
 Array = npt.NDArray[Any]
 
@@ -23,7 +22,7 @@ def columns_in(table: TableState, rows: pa.Table) -> tuple[Array, dict[str, Arra
     """Rows as a table's arrays hold them: the words of their keys, and the columns that they have."""
     parts = [one_piece(rows.column(key)) for key in table.layout.key]
     columns = {
-        column.name: column_values(one_piece(rows.column(column.name)), column.kind, table.strings)
+        column.name: column_values(one_piece(rows.column(column.name)), column.type, table.strings)
         for column in table.layout.value_columns
         if column.name in rows.column_names
     }
@@ -44,18 +43,33 @@ def check_rows(layout: TableLayout, rows: pa.Table) -> None:
                 raise InputError(f"rows of {layout.name}: the key column {column.name!r} is missing; add it")
             continue
         found = rows.column(column.name)
-        if not kind_accepts(found.type, column.kind):
+        if not column.type.accepts(found.type):
+            advice = "cast it" if isinstance(column.type, Kind) else column.type.advice(found.type)
             raise InputError(
                 f"rows of {layout.name}: column {column.name!r} has type {found.type}, "
-                f"required: {column.kind.value}; cast it"
+                f"required: {column.type.label}; {advice}"
             )
-        if found.null_count:
+        if found.null_count and not column.type.optional:
             row = one_piece(found).is_null().index(True).as_py()
             raise InputError(f"rows of {layout.name}: column {column.name!r} is null in row {row}; fill it")
+        _require_values(layout.name, column, one_piece(found))
         if column.name in layout.key and pa.types.is_floating(found.type):
             bad = np.flatnonzero(np.isnan(found.to_numpy()))
             if len(bad):
                 raise InputError(f"rows of {layout.name}: the key {column.name!r} is NaN in row {bad[0]}")
+
+
+def _require_values(table: str, column: Column, values: pa.Array) -> None:
+    """Raise InputError unless all values of a column that may hold others are of its type."""
+    if isinstance(column.type, Kind) or pa.types.is_null(values.type):
+        return
+    _, unfit = column.type.unpack(values)
+    if unfit is not None and (there := unfit & values.is_valid().to_numpy(zero_copy_only=False)).any():
+        row = int(np.argmax(there))
+        raise InputError(
+            f"rows of {table}: column {column.name!r} is {values[row].as_py()!r} in row {row}, required: "
+            f"{column.type.label}"
+        )
 
 
 def store_rows(

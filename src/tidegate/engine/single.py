@@ -32,12 +32,14 @@ from tidegate.engine.execution.serial import SerialRun
 from tidegate.engine.expiry import Expiry
 from tidegate.engine.intake import Bound, arrow_type, check_type
 from tidegate.engine.report import BatchReport
+from tidegate.engine.state.columns import canonical_nan, python_value
 from tidegate.engine.state.strings import StringPool, read_only
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import InputError, TransactionFailed
-from tidegate.operations.layout import Kind
+from tidegate.operations.layout import Kind, ValueType
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN, Outcome
 from tidegate.operations.plan import Parameter, ProgramPlan, RowParameter, ValueParameter
+from tidegate.operations.values import none_word
 
 Array = npt.NDArray[Any]
 Convert = Callable[[Any], Any]
@@ -273,8 +275,8 @@ class _Event:
         result: Any = None
         if self.batch.valid[0]:
             parts = {
-                name: strings.text(array.item(0)) if kind is Kind.STR else array.item(0)
-                for (name, kind), array in zip(self._fields, self._results, strict=True)
+                name: python_value(array.item(0), of, strings)
+                for (name, of), array in zip(self._fields, self._results, strict=True)
             }
             result = parts if self._struct else parts[""]
         return Outcome(status == 0, self.batch.reasons[status - 1] if status else None, result)
@@ -316,7 +318,7 @@ class _Value(_Argument):
 
     def __init__(self, parameter: ValueParameter, used: bool, converts: Mapping[Kind, Convert]) -> None:
         super().__init__(parameter, used)
-        self._convert = converts[parameter.kind]
+        self._convert = _conversion(parameter.type, converts)
         self._array = np.zeros(self.size, parameter.kind.dtype)
         self.bound = Bound(read_only(self._array), self._shown_offsets)
 
@@ -340,7 +342,9 @@ class _Row(_Argument):
         self._words = np.zeros((self.size, len(self._names)), np.int64)
         floats = self._words.view(np.float64)
         self._parts = [
-            (floats[:, place], _key_float) if key.kind is Kind.FLOAT else (self._words[:, place], converts[key.kind])
+            (floats[:, place], _key_float)
+            if key.kind is Kind.FLOAT
+            else (self._words[:, place], _conversion(key.type, converts))
             for place, key in enumerate(parameter.table.key_columns)
         ]
         self.slots = np.zeros(self.size, np.int64)
@@ -404,6 +408,24 @@ def _bool(value: Any) -> Any:
     if type(value) in (bool, np.bool_):
         return value
     raise Unusual
+
+
+def _conversion(value_type: ValueType, converts: Mapping[Kind, Convert]) -> Convert:
+    """How a Python value becomes the word of a type."""
+    if isinstance(value_type, Kind):
+        return converts[value_type]
+    word = converts[value_type.kind]
+
+    def convert(value: Any) -> Any:
+        try:
+            plain = value_type.encode(value_type.fit(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise Unusual from error
+        if plain is None:
+            return none_word(value_type.kind)
+        return canonical_nan(plain) if value_type.kind is Kind.FLOAT else word(plain)
+
+    return convert
 
 
 _CONVERTS: dict[Kind, Convert] = {Kind.INT: _int, Kind.FLOAT: _float, Kind.BOOL: _bool}

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Kind, TableLayout, ValueType
 
 if TYPE_CHECKING:
     from tidegate.operations.flow import FlowsPlan, StreamLayout
@@ -134,7 +134,7 @@ def program_arrays(
     rows: Sequence[Binding],
     values: Sequence[Binding],
     tables: Sequence[TableLayout],
-    results: Sequence[Kind],
+    results: Sequence[ValueType],
     scratch: Sequence[tuple[int, Kind]],
     used: frozenset[str],
 ) -> tuple[ArraySpec, ...]:
@@ -191,7 +191,7 @@ def graph_arrays(
     journalled: Sequence[TableLayout],
     remembered: Sequence[TableLayout],
     indexed: Sequence[TableLayout],
-    results: Sequence[Kind],
+    results: Sequence[ValueType],
     clocked: bool,
 ) -> tuple[ArraySpec, ...]:
     """The further arrays of dataflow graphs: the position of a walk, streams, journals, histories, windows.
@@ -253,7 +253,7 @@ def _columns(owner: str, table: TableLayout) -> list[ArraySpec]:
     ]
 
 
-def _lane_arrays(flows: FlowsPlan, indexed: Sequence[TableLayout], results: Sequence[Kind]) -> list[ArraySpec]:
+def _lane_arrays(flows: FlowsPlan, indexed: Sequence[TableLayout], results: Sequence[ValueType]) -> list[ArraySpec]:
     found = [ArraySpec(role, "lane", "", role) for role in ("control", "hits", "aborted", "rounds_before", "roles")]
     found.append(ArraySpec("refused", "lane", "", "refused", dtype=np.int32))
     found.append(ArraySpec("log", "lane", "", "log", width=6))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.operations.arrays import ArraySpec
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Kind, TableLayout, ValueType
 
 if TYPE_CHECKING:
     from tidegate.operations.plan import TransactionPlan
@@ -86,16 +86,21 @@ class StreamField:
     """A field of a stream: a plain value, or the key of a table's row."""
 
     name: str
-    kind: Kind | None
+    type: ValueType | None
     table: TableLayout | None = None
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of the values that carry it: one, or one for each field of the key."""
+    def types(self) -> tuple[ValueType, ...]:
+        """The types of the values that carry it: one, or one for each field of the key."""
         if self.table is not None:
-            return tuple(column.kind for column in self.table.key_columns)
-        assert self.kind is not None
-        return (self.kind,)
+            return tuple(column.type for column in self.table.key_columns)
+        assert self.type is not None
+        return (self.type,)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What arrays of those values hold."""
+        return tuple(value_type.kind for value_type in self.types)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,63 +7,34 @@ state file, so that a later program can be checked against it.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-Value = int | float | bool | str
+from tidegate.operations.kinds import Kind, Plain, ValueType, encodable
+from tidegate.operations.values import Value, from_json
 
-
-def encodable(text: str) -> bool:
-    """Whether a string can be stored: half of a surrogate pair has no bytes in UTF-8."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-class Kind(enum.Enum):
-    """The type of one value: what a field, a key or a parameter may hold."""
-
-    INT = "int"
-    FLOAT = "float"
-    BOOL = "bool"
-    STR = "str"
-
-    @property
-    def arrow(self) -> pa.DataType:
-        """The Arrow type in which values of this kind enter and leave."""
-        return _ARROW[self]
-
-    @property
-    def dtype(self) -> type[np.generic]:
-        """The NumPy type of arrays of such values; a string is represented by its number in the string pool."""
-        return _DTYPES[self]
-
-    @property
-    def zero(self) -> Value:
-        """What a field without a declared default reads as in an absent row."""
-        return _ZERO[self]
-
-
-_ARROW = {Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_(), Kind.STR: pa.string()}
-_DTYPES = {Kind.INT: np.int64, Kind.FLOAT: np.float64, Kind.BOOL: np.bool_, Kind.STR: np.int64}
-_ZERO: dict[Kind, Value] = {Kind.INT: 0, Kind.FLOAT: 0.0, Kind.BOOL: False, Kind.STR: ""}
+__all__ = ["Column", "Kind", "TableLayout", "Value", "ValueType", "encodable"]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One field of a table; `default` is what it reads as in an absent row."""
+    """One field of a table; `default` is the plain form of what it reads as in an absent row."""
 
     name: str
-    kind: Kind
-    default: Value
+    type: ValueType
+    default: Plain | None
+
+    @property
+    def kind(self) -> Kind:
+        """What arrays of its values hold."""
+        return self.type.kind
+
+    @property
+    def default_scalar(self) -> pa.Scalar:
+        """The default as Arrow has it."""
+        return pa.scalar(self.type.give(self.type.decode(self.default)), self.type.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +73,14 @@ class TableLayout:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema of the table's rows: every column in declared order, none of them null."""
-        return pa.schema([pa.field(c.name, c.kind.arrow, nullable=False) for c in self.columns])
+        """The schema of the table's rows: every column in declared order, null only where None is a value."""
+        return pa.schema([pa.field(c.name, c.type.arrow, nullable=c.type.optional) for c in self.columns])
 
     def to_json(self) -> dict[str, Any]:
         """The layout as plain JSON values, as state files record it."""
         return {
             "name": self.name,
-            "columns": [[c.name, c.kind.value, c.default] for c in self.columns],
+            "columns": [[c.name, c.type.to_json(), c.default] for c in self.columns],
             "key": list(self.key),
             **({"ttl": self.ttl, "by": self.by} if self.expires else {}),
         }
@@ -117,8 +88,9 @@ class TableLayout:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TableLayout:
         """The layout that `to_json` wrote."""
-        columns = tuple(
-            Column(name, Kind(kind), cast(Value, float(default) if kind == "float" else default))
-            for name, kind, default in data["columns"]
-        )
-        return cls(data["name"], columns, tuple(data["key"]), data.get("ttl"), data.get("by", ""))
+        columns = []
+        for name, described, default in data["columns"]:
+            found = from_json(described)
+            whole = found.kind is Kind.FLOAT and default is not None
+            columns.append(Column(name, found, float(default) if whole else default))
+        return cls(data["name"], tuple(columns), tuple(data["key"]), data.get("ttl"), data.get("by", ""))

@@ -33,7 +33,7 @@ import pyarrow as pa
 from tidegate.foundation.places import Place
 from tidegate.operations.arrays import ArraySpec, name_in_code
 from tidegate.operations.flow import NO_GRAPHS, FlowsPlan, WindowParameter
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Kind, TableLayout, ValueType
 
 ESCAPE = -1
 
@@ -66,8 +66,13 @@ class ValueParameter:
     """A parameter that is a plain event column, or a list of values."""
 
     name: str
-    kind: Kind
+    type: ValueType
     many: bool
+
+    @property
+    def kind(self) -> Kind:
+        """What arrays of its values hold."""
+        return self.type.kind
 
 
 Parameter = RowParameter | ValueParameter
@@ -93,7 +98,7 @@ class Access:
 class ResultType:
     """What a transaction returns: one value (`name` empty) or the named fields of a struct."""
 
-    fields: tuple[tuple[str, Kind], ...]
+    fields: tuple[tuple[str, ValueType], ...]
     struct: bool
 
     @property
@@ -102,6 +107,25 @@ class ResultType:
         if self.struct:
             return pa.struct([pa.field(name, kind.arrow) for name, kind in self.fields])
         return self.fields[0][1].arrow
+
+    def take(self, found: Any) -> Any:
+        """The Python value of what the result column gives."""
+        return self._converted(found, lambda value_type, part: value_type.take(part))
+
+    def encode(self, result: Any) -> Any:
+        """A result that `take` gave as plain values, which JSON can hold."""
+        return self._converted(result, lambda value_type, part: value_type.encode(part))
+
+    def decode(self, plain: Any) -> Any:
+        """The result that `encode` was given."""
+        return self._converted(plain, lambda value_type, part: value_type.decode(part))
+
+    def _converted(self, found: Any, convert: Callable[[ValueType, Any], Any]) -> Any:
+        if found is None:
+            return None
+        if not self.struct:
+            return convert(self.fields[0][1], found)
+        return {name: convert(value_type, found[name]) for name, value_type in self.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +276,7 @@ class ProgramPlan:
     values: tuple[Binding, ...]
     reasons: tuple[str, ...]
     literals: tuple[str, ...]
-    result_arrays: tuple[Kind, ...]
+    result_arrays: tuple[ValueType, ...]
     result_places: tuple[tuple[int, ...], ...]
     result: pa.DataType
     result_by_transaction: bool

@@ -7,8 +7,9 @@ mistakes are found here, before anything runs, and all of them are reported at o
     column 'src' is string: required long (key of Account in transfer); ...
 
 The engine decides which types a parameter takes (`engine.intake`): an `int` takes byte to long, a `float` any number
-but a decimal. An order column is a number (no decimal), a string, a date or a timestamp (`engine.arrival`). A column of
-request ids is a whole number or a string.
+but a decimal, a `datetime` timestamp_ntz, and `Annotated[datetime, UTC]` timestamp. An order column is a number (no
+decimal), a string, a date or a timestamp (`engine.arrival`). A column of request ids
+is a whole number or a string.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
@@ -23,14 +25,13 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from tidegate.engine.expiry import require_times
 from tidegate.engine.intake import check_type
 from tidegate.foundation.errors import InputError
-from tidegate.operations.layout import Kind
+from tidegate.operations.layout import ValueType
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN
 from tidegate.operations.plan import Binding, Parameter, ProgramPlan, RowParameter
 
 PARTITION_COLUMN = "__tidegate_partition"
 """The partition that a row came from, added before the shuffle: it lets the task restore the source's order."""
 
-_SPARK_NAME = {Kind.INT: "long", Kind.FLOAT: "double", Kind.BOOL: "boolean", Kind.STR: "string"}
 _ORDERED = (T.IntegralType, T.FloatType, T.DoubleType, T.StringType, T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
@@ -68,9 +69,14 @@ def output_schema(schema: T.StructType, plan: ProgramPlan) -> T.StructType:
     outcome = [
         T.StructField(committed, T.BooleanType(), nullable=False),
         T.StructField(reason, T.StringType()),
-        T.StructField(result, from_arrow_type(plan.result_column)),
+        T.StructField(result, spark_type(plan.result_column)),
     ]
     return T.StructType([*schema.fields, *outcome])
+
+
+def spark_type(found: pa.DataType) -> T.DataType:
+    """The Spark type of an Arrow type; timestamps without a zone are timestamp_ntz."""
+    return from_arrow_type(found, prefer_timestamp_ntz=True)
 
 
 def needed_columns(
@@ -85,13 +91,19 @@ def needed_columns(
 def describe(parameter: Parameter) -> str:
     """The Spark type that a parameter's column must have."""
     if not isinstance(parameter, RowParameter):
-        one = _SPARK_NAME[parameter.kind]
+        one = _name(parameter.type)
     elif len(parameter.table.key) == 1:
-        one = _SPARK_NAME[parameter.table.key_columns[0].kind]
+        one = _name(parameter.table.key_columns[0].type)
     else:
-        fields = (f"{column.name}: {_SPARK_NAME[column.kind]}" for column in parameter.table.key_columns)
+        fields = (f"{column.name}: {_name(column.type)}" for column in parameter.table.key_columns)
         one = f"struct<{', '.join(fields)}>"
     return f"array<{one}>" if parameter.many else one
+
+
+def _name(value_type: ValueType) -> str:
+    """A Spark type by the name that `cast` takes."""
+    name = spark_type(value_type.arrow).simpleString()
+    return {"bigint": "long"}.get(name, name)
 
 
 def _reserved(schema: T.StructType) -> list[str]:
@@ -153,9 +165,17 @@ def _use(binding: Binding, plan: ProgramPlan) -> str:
     return f"value{'s' if parameter.many else ''} in {users}"
 
 
+def _arrow_type(given: T.DataType) -> pa.DataType:
+    """As Spark sends it: a timestamp carries the session's zone, and any zone is as good as another here."""
+    try:
+        return to_arrow_type(given, timezone="UTC")
+    except TypeError:  # before Spark 4.2, timestamps were in UTC without being asked
+        return to_arrow_type(given)
+
+
 def _fits(given: T.DataType, parameter: Parameter) -> bool:
     try:
-        check_type(to_arrow_type(given, timezone="UTC"), parameter, "transact")
+        check_type(_arrow_type(given), parameter, "transact")
     except (InputError, PySparkException):  # the engine does not take it, or Arrow has no such type
         return False
     return True

@@ -92,7 +92,7 @@ def read_state(
         assert layout is not None
         program = None if transactions is None else build_program(transactions)
         schema, read = layout.arrow_schema, _table_reader(store, layout, version, program)
-    return spark.range(0, 1, 1, 1).mapInArrow(make_reader(read), from_arrow_schema(schema))
+    return spark.range(0, 1, 1, 1).mapInArrow(make_reader(read), from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
 
 def require_session(spark: object, what: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.api.table import layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.embedding import Engine
 from tidegate.foundation.arguments import items
@@ -51,18 +52,22 @@ def assert_same_as_plain(
         for number, batch in enumerate(given):
             expected = plain.run(batch, order_by)
             got = engine.run(batch, order_by)
-            _compare_outcomes(f"strategy {strategy}, batch {number}", batch, expected, _outcomes(got, batch))
+            _compare_outcomes(
+                f"strategy {strategy}, batch {number}", batch, expected, _outcomes(got, batch, transactions)
+            )
             for table in plain.classes.values():
                 _compare_rows(f"strategy {strategy}, after batch {number}", table, plain, engine)
 
 
-def _outcomes(got: pa.Table, batch: pa.Table) -> list[Outcome]:
+def _outcomes(got: pa.Table, batch: pa.Table, transactions: Sequence[Transaction]) -> list[Outcome]:
     names = batch["transaction"].to_pylist() if "transaction" in batch.column_names else [None] * batch.num_rows
     found = []
     for name, row in zip(names, got.select(list(OUTCOME_COLUMNS)).to_pylist(), strict=True):
         result = row["result"]
         if isinstance(result, dict) and name in result and set(result) - {name}:
             result = result[name]
+        returned = next((t.plan.result for t in transactions if name in (None, t.__name__)), None)
+        result = result if returned is None else returned.take(result)
         found.append(Outcome(row["committed"], row["reason"], result))
     return found
 
@@ -75,7 +80,9 @@ def _compare_outcomes(where: str, batch: pa.Table, expected: list[Outcome], got:
 
 
 def _compare_rows(where: str, table: type, plain: PlainProgram, engine: Engine) -> None:
-    expected, got = plain.rows(table), engine.scan(table).to_pylist()
+    layout, scanned = layout_of(table), engine.scan(table).to_pylist()
+    assert layout is not None
+    expected, got = plain.rows(table), [{c.name: c.type.take(row[c.name]) for c in layout.columns} for row in scanned]
     for row in range(max(len(expected), len(got))):
         wanted = expected[row] if row < len(expected) else "no such row"
         found = got[row] if row < len(got) else "no such row"

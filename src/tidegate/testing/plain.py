@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from tidegate.api.control import Abort, looking_up, remembering
 from tidegate.api.outside import require_unchanged
-from tidegate.api.table import layout_of
+from tidegate.api.table import coerce, layout_of
 from tidegate.api.transaction import Transaction
 from tidegate.foundation.arguments import items, refusal, shown
 from tidegate.foundation.arrow_tables import RowData, as_table
 from tidegate.foundation.errors import InputError
-from tidegate.operations.layout import Kind, TableLayout, encodable
+from tidegate.operations.layout import Kind, TableLayout, Value, ValueType, encodable
 from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome, error_reason
 from tidegate.operations.plan import RowParameter, TransactionPlan
 
@@ -27,7 +27,7 @@ Key = tuple[Any, ...]
 Row = TypeVar("Row")
 
 
-def absent(table: type[Row], *key: int | float | bool | str) -> Row:
+def absent(table: type[Row], *key: Value) -> Row:
     """A row that does not exist, for a plain function: it reads as the defaults until a field is assigned.
 
     >>> import tidegate as tg
@@ -82,7 +82,9 @@ class PlainProgram:
             layout = _layout(table)
             if layout.name not in self.classes:
                 raise refusal("initial", f"tables of the program, {', '.join(self.classes)}", table, InputError)
-            for values in rows.to_pylist():
+            types = {column.name: column.type for column in layout.columns}
+            for found in rows.to_pylist():
+                values = {name: types[name].take(value) for name, value in found.items()}
                 self._rows[layout.name][tuple(values[key] for key in layout.key)] = self.classes[layout.name](**values)
 
     def run(self, events: RowData, order_by: str | None = None) -> list[Outcome]:
@@ -169,7 +171,9 @@ class PlainProgram:
         """The committed rows, sorted by key."""
         layout = _layout(table)
         found = {key: row for key, row in self._rows[layout.name].items() if not self._has_expired(layout, row)}
-        return [{c.name: getattr(found[key], c.name) for c in layout.columns} for key in sorted(found)]
+        types = [column.type for column in layout.key_columns]
+        ordered = sorted(found, key=lambda key: [of.encode(part) for of, part in zip(types, key, strict=True)])
+        return [{c.name: getattr(found[key], c.name) for c in layout.columns} for key in ordered]
 
     def _named(self, event: Mapping[str, Any]) -> Transaction:
         if len(self._transactions) == 1 and TRANSACTION_COLUMN not in event:
@@ -189,9 +193,11 @@ class PlainProgram:
             if isinstance(parameter, RowParameter):
                 made = [self._row(parameter, value) for value in values]
             else:
-                if None in values:
+                if (given is None or any(v is None for v in values)) and not (
+                    parameter.type.optional and (given is not None or not parameter.many)
+                ):
                     raise _Refused(f"null in column {parameter.name!r}")
-                made = [float(v) for v in values] if parameter.kind is Kind.FLOAT else values
+                made = [_taken(parameter.type, value, parameter.type.label, parameter.name) for value in values]
             arguments[parameter.name] = made if parameter.many else made[0]
         return arguments
 
@@ -202,7 +208,10 @@ class PlainProgram:
             raise _Refused(f"null key in column {parameter.name!r}")
         if any(part != part for part in key):
             raise _Refused(f"NaN key in column {parameter.name!r}")
-        return self._object(layout, key)
+        columns = layout.key_columns
+        label = columns[0].type.label if len(columns) == 1 else f"key of {layout.name}"
+        taken = (_taken(column.type, part, label, parameter.name) for column, part in zip(columns, key, strict=True))
+        return self._object(layout, tuple(taken))
 
     def _looked_up(self, table: type, key: Any) -> Any:
         layout = _layout(table)
@@ -262,9 +271,13 @@ def _as_column(plan: TransactionPlan, result: Any) -> Any:
     return {name: _fitted(kind, getattr(result, name)) for name, kind in plan.result.fields}
 
 
-def _fitted(kind: Kind, value: Any) -> Any:
-    if kind is Kind.INT and not -(2**63) <= value < 2**63:
-        raise Abort("overflow")
-    if kind is Kind.STR:
-        value.encode()  # half of a surrogate pair has no place in a column
-    return float(value) if kind is Kind.FLOAT else value
+def _fitted(value_type: ValueType, value: Any) -> Any:
+    return coerce(value_type, value, "result")
+
+
+def _taken(value_type: ValueType, value: Any, label: str, column: str) -> Any:
+    """The Python value of an event's value."""
+    try:
+        return value_type.take(value)
+    except ValueError:
+        raise _Refused(f"no {label} in column {column!r}") from None

@@ -21,7 +21,7 @@ from tidegate.engine.kernels.windows import undo, window_insert
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import TidegateError
 from tidegate.operations.flow import ACTIVE, ROUNDS, MemberPlan
-from tidegate.operations.layout import Column, Kind
+from tidegate.operations.layout import Kind
 from tidegate.operations.outcomes import rolled_back
 from tidegate.operations.plan import ProgramPlan, RowParameter
 
@@ -229,11 +229,11 @@ class _GroupRun:
             else:
                 values = list(value) if len(field.kinds) > 1 else [value]
             parts = []
-            for part, kind in zip(values, field.kinds, strict=True):
-                fitted = coerce(Column(field.name, kind, kind.zero), part, stream.name)
-                if kind is Kind.FLOAT and field.table is not None:
+            for part, of in zip(values, field.types, strict=True):
+                fitted = coerce(of, part, f"{stream.name}.{field.name}")
+                if of is Kind.FLOAT and field.table is not None:
                     fitted = float(fitted) + 0.0  # as a key, -0.0 is 0.0
-                parts.append(self._interpreter.word(fitted, kind))
+                parts.append(self._interpreter.word(fitted, of))
             found[field.name] = tuple(parts)
         return found
 

@@ -53,6 +53,7 @@ Array = npt.NDArray[Any]
 WORD = 8
 _HEAD = struct.Struct(f"<{STEP_HEAD}q")
 _SIZES = struct.Struct("<QII")
+_NO_TEXT = b"\xff"  # None among texts: no text has this byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class StepRecord:
     events: tuple[int, ...] = ()
     inputs: bytes = b""
     """For each input stream of the group: how many tuples, and their words, eight bytes each."""
-    texts: tuple[str, ...] = ()
+    texts: tuple[str | None, ...] = ()
     """The strings of the tuples, whose words are places in here."""
     reason: str | None = None
     """Why it aborted; None if it committed. A step that aborted has no inputs."""
@@ -103,10 +104,10 @@ class StepCodec:
         texts = self._name_strings(trace, places, strings)
         return _packed(trace.tobytes(), [reasons[status - 1] for status in kept], texts)
 
-    def _name_strings(self, trace: Array, places: Array, strings: StringPool) -> list[str]:
+    def _name_strings(self, trace: Array, places: Array, strings: StringPool) -> list[str | None]:
         """Let words that stand for strings be places among the strings of their step; returns those of all steps."""
         whats = trace[places + STEP_WHAT]
-        texts: list[str] = []
+        texts: list[str | None] = []
         for place in places[self._with_strings[whats] & (trace[places + STEP_WORDS] > STEP_HEAD)].tolist():
             first = place + STEP_HEAD + trace[place + STEP_EVENTS]
             columns = list(self._strings_in(int(trace[place + STEP_WHAT]), trace[first : place + trace[place]]))
@@ -116,7 +117,7 @@ class StepCodec:
             for column in columns:
                 column[:] = ranks[np.searchsorted(numbers, column)]
             trace[place + STEP_TEXTS] = len(numbers)
-            texts += strings.texts(numbers[by_place]).to_pylist()
+            texts += strings.texts_or_none(numbers[by_place]).to_pylist()
         return texts
 
     def trace(self, record: StepRecord, strings: StringPool, events: int, status: int) -> bytes:
@@ -177,7 +178,7 @@ class StepCodec:
 
     def _with_numbers(self, record: StepRecord, strings: StringPool) -> bytes:
         words = np.frombuffer(record.inputs, np.int64).copy()
-        numbers = strings.numbers(pa.array(record.texts, pa.string()))
+        numbers = strings.numbers_or_none(pa.array(record.texts, pa.string()))
         for column in self._strings_in(record.group, words):
             if len(column) and not (column.min() >= 0 and column.max() < len(numbers)):
                 raise RecoveryImpossible(
@@ -230,7 +231,7 @@ def pack_steps(records: Iterable[StepRecord]) -> bytes:
     Sizes, then the words of the steps as in a trace, then the reasons of those that aborted, then the strings of all.
     """
     words: list[bytes] = []
-    texts: list[str] = []
+    texts: list[str | None] = []
     reasons: dict[str, int] = {}
     for record in records:
         status = 0 if record.reason is None else reasons.setdefault(record.reason, len(reasons) + 1)
@@ -248,8 +249,8 @@ def _words(record: StepRecord, inputs: bytes, status: int) -> bytes:
     return _HEAD.pack(*head) + struct.pack(f"<{taken}q", *record.events) + inputs
 
 
-def _packed(words: bytes, reasons: list[str], texts: list[str]) -> bytes:
-    encoded = [text.encode() for text in (*reasons, *texts)]
+def _packed(words: bytes, reasons: list[str], texts: list[str | None]) -> bytes:
+    encoded = [_NO_TEXT if text is None else text.encode() for text in (*reasons, *texts)]
     lengths = struct.pack(f"<{len(encoded)}I", *map(len, encoded))
     return b"".join([_SIZES.pack(len(words), len(reasons), len(texts)), words, lengths, *encoded])
 
@@ -274,12 +275,13 @@ def unpack_steps(packed: bytes) -> list[StepRecord]:
         size, reasons, texts = _SIZES.unpack(take(_SIZES.size))
         raw = take(size)
         lengths = struct.unpack(f"<{reasons + texts}I", take(4 * (reasons + texts)))
-        held = [take(length).decode() for length in lengths]
-        found += _records(raw, held[:reasons], held[reasons:])
+        held = [take(length) for length in lengths]
+        named = [None if text == _NO_TEXT else text.decode() for text in held[reasons:]]
+        found += _records(raw, [reason.decode() for reason in held[:reasons]], named)
     return found
 
 
-def _records(raw: bytes, reasons: list[str], texts: list[str]) -> list[StepRecord]:
+def _records(raw: bytes, reasons: list[str], texts: list[str | None]) -> list[StepRecord]:
     words, at, named, found = memoryview(raw).cast("q").tolist(), 0, 0, []
     while at < len(words):
         length, flow, what, number, cause, status, count, strings = words[at : at + STEP_HEAD]

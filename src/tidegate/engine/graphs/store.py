@@ -37,14 +37,14 @@ def layouts_of(flows: GraphWalk) -> list[TableLayout]:
     """The tables that hold a program's graphs."""
     found = [NUMBERS, WAITING]
     for window in flows.window_layouts:
-        columns = [Column(_field(name), kind, kind.zero) for name, kind in window.columns]
+        columns = [Column(_field(name), of, of.zero) for name, of in window.columns]
         times = [Column("at_time", Kind.INT, 0)]
         found.append(TableLayout(_table_of(window), (Column("number", Kind.INT, 0), *times, *columns), ("number",)))
     for name, history in flows.histories.items():
         keys = [
-            Column(f"key_{column.name}", column.kind, column.kind.zero) for column in history.table.layout.key_columns
+            Column(f"key_{column.name}", column.type, column.type.zero) for column in history.table.layout.key_columns
         ]
-        columns = [Column(f"of_{c.name}", c.kind, c.kind.zero) for c in history.table.layout.value_columns]
+        columns = [Column(f"of_{c.name}", c.type, c.type.zero) for c in history.table.layout.value_columns]
         fixed = (Column("number", Kind.INT, 0), Column("at_time", Kind.INT, 0), Column("existed", Kind.BOOL, False))
         found.append(TableLayout(f"tidegate_history_{name}", (*fixed, *keys, *columns), ("number",)))
     return found
@@ -56,7 +56,7 @@ def require_same_memory(stored: Sequence[TableLayout], now: Sequence[TableLayout
     for layout in now:
         found = there.get(layout.name, layout)
         if found != layout:
-            fields = (", ".join(f"{c.name} {c.kind.value}" for c in table.columns) for table in (found, layout))
+            fields = (", ".join(f"{c.name} {c.type.label}" for c in table.columns) for table in (found, layout))
             raise DefinitionError(
                 f"{layout.name}: the state remembers {next(fields)}, the program's graph {next(fields)}; "
                 "declare streams and tables as they were, or choose a new state path"

@@ -40,9 +40,10 @@ from tidegate.engine.graphs.lanes import Lane, Pipeline, aborts_of, history_of, 
 from tidegate.engine.graphs.steps import StepCodec, StepRecord, misfit
 from tidegate.engine.graphs.waiting import Waiting, join
 from tidegate.engine.interpreter import Interpreter
+from tidegate.engine.state.columns import value_column
 from tidegate.engine.state.history import History
 from tidegate.engine.state.journal import Journal
-from tidegate.engine.state.streams import StreamState, field_array, field_parts, value_array
+from tidegate.engine.state.streams import StreamState, field_array, field_parts
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.state.windows import WindowLayout, Windows
@@ -72,7 +73,7 @@ from tidegate.operations.flow import (
     column_of,
     structures_of,
 )
-from tidegate.operations.layout import Kind
+from tidegate.operations.layout import ValueType
 from tidegate.operations.outcomes import Step
 from tidegate.operations.plan import Program
 
@@ -419,7 +420,7 @@ class GraphWalk:
         windows, place = self.window(number)
         columns = windows.rows(place)
         layout, stream = windows.layouts[place], self.flows.windows[number].stream
-        values = {name: value_array(columns[name], kind, self._strings) for name, kind in layout.columns}
+        values = {name: value_column(columns[name], of, self._strings) for name, of in layout.columns}
         found = {}
         for field in stream.fields:
             found[field.name] = field_array(field, [values[name] for name in field_parts(field)])
@@ -428,9 +429,9 @@ class GraphWalk:
 
 def window_layout(flows: FlowsPlan, plans: Sequence[Any], number: int, window: WindowParameter) -> WindowLayout:
     """How a window lies in memory: the columns of its stream, and what is asked of it."""
-    columns: list[tuple[str, Kind]] = []
+    columns: list[tuple[str, ValueType]] = []
     for field in window.stream.fields:
-        columns += zip(field_parts(field), field.kinds, strict=True)
+        columns += zip(field_parts(field), field.types, strict=True)
     asked = structures_of(flows, tuple(plans), number)
     aggregates = tuple((function, column_of(window.stream.fields, field)) for function, field in asked)
     owner = plans[flows.members[flows.owners[number]].transaction].name

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.engine.state.columns import column_values, one_piece
+from tidegate.engine.state.columns import column_values, one_piece, value_column
 from tidegate.engine.state.strings import StringPool
 from tidegate.operations.flow import StreamField, StreamLayout
 from tidegate.operations.layout import Kind
@@ -73,7 +73,7 @@ class StreamState:
         for field in self.layout.fields:
             found = one_piece(tuples.column(field.name))
             parts = found.flatten() if pa.types.is_struct(found.type) else [found]
-            for part, (values, kind) in enumerate(zip(parts, field.kinds, strict=True)):
+            for part, (values, kind) in enumerate(zip(parts, field.types, strict=True)):
                 self.columns[field.name, part][: tuples.num_rows] = column_values(values, kind, strings)
         self.batches[: tuples.num_rows] = tuples.column("batch").to_numpy()
         self.span[:] = 0, tuples.num_rows
@@ -83,8 +83,8 @@ class StreamState:
         count = int(self.count[0]) if first is None else min(first, int(self.count[0]))
         columns: dict[str, pa.Array] = {}
         for field in self.layout.fields:
-            kinds = enumerate(field.kinds)
-            parts = [value_array(self.columns[field.name, part][:count], kind, strings) for part, kind in kinds]
+            types = enumerate(field.types)
+            parts = [value_column(self.columns[field.name, part][:count].copy(), of, strings) for part, of in types]
             columns[field.name] = field_array(field, parts)
         return pa.table({**columns, "batch": pa.array(self.batches[:count].copy())})
 
@@ -120,8 +120,3 @@ def field_array(field: StreamField, parts: list[pa.Array]) -> pa.Array:
     if field.table is None or len(parts) == 1:
         return parts[0]
     return pa.StructArray.from_arrays(parts, list(field.table.key))
-
-
-def value_array(values: Array, kind: Kind, strings: StringPool) -> pa.Array:
-    """Values as Arrow."""
-    return strings.texts(values) if kind is Kind.STR else pa.array(np.array(values))

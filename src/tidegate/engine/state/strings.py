@@ -7,6 +7,9 @@ A string that nothing refers to any more stays until `EngineCore` rebuilds the p
 
 Compiled code reads strings while plain Python may add some, in another worker. A string that is there never changes,
 and `places` always says where the arrays are now; arrays that became too small are kept until `let_go`.
+
+Number 0 is the empty string. Number 1 (`STR_NONE`) stands for None where that is a value: under it lies a byte that no
+text has, so that it is renumbered as all others are, to itself.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ import pyarrow.compute as pc
 
 from tidegate.engine.kernels.strings import BYTES, STRINGS, fill_buckets, find_texts, intern
 from tidegate.engine.kernels.texts import HELD, STARTS
+from tidegate.operations.kinds import STR_NONE
 
 Numbers = npt.NDArray[np.int64]
+_NO_TEXT = b"\xff"
 
 
 class Numbering(Protocol):
@@ -45,6 +50,7 @@ class StringPool:
         """Where the arrays are that compiled code reads strings from."""
         self._tell()
         self.number("")
+        self._add(_NO_TEXT)
 
     def __len__(self) -> int:
         return int(self._counters[STRINGS])
@@ -56,7 +62,10 @@ class StringPool:
 
     def number(self, text: str) -> int:
         """The number of one string."""
-        data = np.frombuffer(text.encode(), np.uint8)  # without Arrow: 5 us instead of 16
+        return self._add(text.encode())
+
+    def _add(self, encoded: bytes) -> int:
+        data = np.frombuffer(encoded, np.uint8)  # without Arrow: 5 us instead of 16
         return int(self._intern(read_only(np.array([0, len(data)])), read_only(data))[0])
 
     def numbers(self, column: pa.Array) -> Numbers:
@@ -89,6 +98,19 @@ class StringPool:
 
     def _tell(self) -> None:
         self.places[STARTS], self.places[HELD] = self._starts.ctypes.data, self._held.ctypes.data
+
+    def texts_or_none(self, numbers: Numbers) -> pa.Array:
+        """The same, null for the number of None."""
+        absent = numbers == STR_NONE
+        texts = self.texts(np.where(absent, 0, numbers))
+        return pc.if_else(pa.array(absent), pa.scalar(None, pa.string()), texts) if absent.any() else texts
+
+    def numbers_or_none(self, column: pa.Array) -> Numbers:
+        """The numbers of an Arrow string column, that of None where it is null."""
+        found = self.numbers(column)
+        return (
+            np.where(column.is_null().to_numpy(zero_copy_only=False), STR_NONE, found) if column.null_count else found
+        )
 
     def _grow(self, size: int) -> None:
         self._outgrown += [self._starts, self._held]

@@ -32,10 +32,12 @@ from tidegate.engine.kernels.index import (
     resolve_events,
     resolve_lists,
 )
+from tidegate.engine.state.columns import value_column
 from tidegate.engine.state.deadlines import Deadlines
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.touched import Touched
-from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.layout import Column, Kind, TableLayout
+from tidegate.operations.values import none_word
 
 Array = npt.NDArray[Any]
 SMALLEST = 16
@@ -53,10 +55,7 @@ class TableState:
 
     def _use(self, strings: StringPool) -> None:
         self.strings = strings
-        self.defaults: dict[str, Any] = {
-            column.name: strings.number(str(column.default)) if column.kind is Kind.STR else column.default
-            for column in self.layout.value_columns
-        }
+        self.defaults = {column.name: default_word(column, strings) for column in self.layout.value_columns}
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -316,8 +315,15 @@ class TableState:
                 values = values != 0 if column.kind is Kind.BOOL else values
             else:
                 values = self.columns[column.name][slots]
-            found.append(self.strings.texts(values) if column.kind is Kind.STR else pa.array(values))
+            found.append(value_column(values, column.type, self.strings))
         return pa.Table.from_arrays(found, schema=self.layout.arrow_schema)
+
+
+def default_word(column: Column, strings: StringPool) -> Any:
+    """What an absent row holds in a column."""
+    if column.default is None:
+        return none_word(column.kind)
+    return strings.number(str(column.default)) if column.kind is Kind.STR else column.default
 
 
 def _extended(array: Array, size: int, fill: Any) -> Array:

@@ -63,7 +63,7 @@ from tidegate.engine.kernels.windows import (
     fill,
 )
 from tidegate.operations.flow import TOP_WORDS
-from tidegate.operations.layout import Kind
+from tidegate.operations.layout import Kind, ValueType
 
 Array = npt.NDArray[Any]
 
@@ -87,7 +87,7 @@ class WindowLayout:
     """
 
     name: str
-    columns: tuple[tuple[str, Kind], ...]
+    columns: tuple[tuple[str, ValueType], ...]
     mode: Literal["rows", "time"]
     size: int
     slide: int
@@ -222,7 +222,7 @@ class Windows:
         `#time`, its effective time (0 in a window by rows); and `#header`: first, staged, next, boundary, latest.
         """
         layout, scalars = self.layouts[number], np.asarray(contents[HEADER], np.int64)
-        columns = [_as_words(contents[name], kind) for name, kind in layout.columns]
+        columns = [_as_words(contents[name], of.kind) for name, of in layout.columns]
         if layout.mode == "time":
             columns.append(np.asarray(contents[TIME], np.int64))
         words = np.zeros((len(contents[SEQUENCE]), layout.width), np.int64)
@@ -239,7 +239,7 @@ class Windows:
 
     def _columns(self, number: int, words: Array) -> dict[str, Array]:
         columns = self.layouts[number].columns
-        return {name: _as_values(words[:, position], kind) for position, (name, kind) in enumerate(columns)}
+        return {name: _as_values(words[:, position], of.kind) for position, (name, of) in enumerate(columns)}
 
     # --- strings --------------------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ def _power_of_two(least: int) -> int:
 
 
 def _string_columns(layout: WindowLayout) -> list[int]:
-    return [position for position, (_name, kind) in enumerate(layout.columns) if kind is Kind.STR]
+    return [position for position, (_name, of) in enumerate(layout.columns) if of.kind is Kind.STR]
 
 
 def _as_values(words: Array, kind: Kind) -> Array:
