@@ -47,7 +47,7 @@ def test_every_expression_is_what_python_computes(of: Row, tmp_path: Path) -> No
 def test_strategies_give_the_same(mode: Any, tmp_path: Path) -> None:
     of = next(of for of in TYPES if of.name == "decimal_")
     module = write_module(of, tmp_path)
-    program = module.ALL[3::4]
+    program = module.ALL[3::8]
     names = [transaction.__name__ for transaction in program]
     with mode():
         batch = some_events(of, names, 200, Random(7))
