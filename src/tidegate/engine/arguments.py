@@ -81,6 +81,8 @@ def _one(parameter: Parameter, value: Any, convert: Callable[[Any, ValueType], A
     if not isinstance(parameter, RowParameter) or len(parameter.table.key) == 1 or value is None:
         return convert(value, _first_type(parameter))
     parts = dict(zip(parameter.table.key, value, strict=True)) if isinstance(value, tuple) else value
+    if not isinstance(parts, dict):
+        raise TypeError(f"required a tuple or a dict with {', '.join(parameter.table.key)}")
     return {key.name: convert(parts[key.name], key.type) for key in parameter.table.key_columns}
 
 
