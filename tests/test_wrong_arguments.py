@@ -48,6 +48,8 @@ def _kept() -> Path:
 DECLARATIONS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "table(key)": (_declared_with_key, {"text"}),
     "table(class)": (lambda v: tg.table(key="id")(v), {"table"}),
+    "digits": (lambda v: tg.digits(v, 0), {"one"}),
+    "digits(scale)": (lambda v: tg.digits(5, v), {"one", "zero"}),
     "transaction": (lambda v: tg.transaction(v), {"None"}),  # None: the parentheses of a decorator
     "transaction(compiled)": (lambda v: tg.transaction(compiled=v)(deposit.__wrapped__), {"bool"}),
     "transaction(on)": (lambda v: tg.transaction(on=v)(_counted), {"stream"}),

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.decimals import DIGITS_MAX, Digits
 from tidegate.operations.kinds import INT_NONE, Carried, Kind, ValueType
@@ -67,7 +68,7 @@ def digits(precision: int, scale: int) -> Digits:
     for name, value, least, most in given:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise DefinitionError(
-                f"tg.digits: {name}: required a whole number from {least} to {most}, got {value!r}; a wider column can "
+                f"tg.digits: {name}: required a whole number from {least} to {most}, got {shown(value)}; a wider column can "
                 f"be cast to decimal({DIGITS_MAX}, s) before the transactions"
             )
     return Digits(precision, scale)
