@@ -68,8 +68,8 @@ def digits(precision: int, scale: int) -> Digits:
     for name, value, least, most in given:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise DefinitionError(
-                f"tg.digits: {name}: required a whole number from {least} to {most}, got {shown(value)}; a wider column "
-                f"can be cast to decimal({DIGITS_MAX}, s) before the transactions"
+                f"tg.digits: {name}: required a whole number from {least} to {most}, got {shown(value)}; a wider "
+                f"column can be cast to decimal({DIGITS_MAX}, s) before the transactions"
             )
     return Digits(precision, scale)
 
