@@ -9,7 +9,9 @@ import contextlib
 import itertools
 import sys
 import tracemalloc
-from typing import Any, NamedTuple
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -20,6 +22,7 @@ from tidegate.durability.rollback import roll_back
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.jit import uncompiled
 from tidegate.foundation.storage import open_storage
+from tidegate.testing.plain import PlainProgram
 
 from ..strategies import COMBINATIONS
 
@@ -238,6 +241,47 @@ def test_float_times() -> None:
     assert engine.run(whole, order_by="ts")["result"].to_pylist() == [False]
 
 
+@pytest.mark.parametrize("ttl", [timedelta(minutes=10), 600, 600.0])
+@pytest.mark.parametrize("zone", [None, UTC])
+@pytest.mark.parametrize("declares", [False, True])
+def test_rows_may_expire_by_a_datetime(ttl: Any, zone: Any, declares: bool, tmp_path: Any) -> None:
+    moment: Any = datetime if zone is None else Annotated[datetime, UTC]
+
+    @tg.table(key="id", ttl=ttl, by="at")
+    class Lease:
+        id: int
+        at: moment = datetime(1970, 1, 1, tzinfo=zone)
+        count: int = 0
+
+    @tg.transaction(time="ts" if declares else "")
+    def renew(lease: Lease, ts: moment) -> int:
+        lease.at = ts
+        lease.count += 1
+        return lease.count
+
+    start = datetime(2026, 3, 4, 5, 6, 7, 8, zone)
+    times = [start, start + timedelta(minutes=10), start + timedelta(minutes=20, microseconds=1)]
+    unit = pa.timestamp("us", "UTC" if zone else None)
+    order_by = None if declares else "ts"
+    plain = PlainProgram([renew])
+    for begin in range(3):  # a restart between any two
+        batch = pa.table({"lease": [1, 2], "ts": pa.array([times[begin], times[begin] - timedelta(minutes=11)], unit)})
+        with tg.Engine([renew], directory=tmp_path) as engine:
+            got = engine.run(batch, order_by=order_by)["result"].to_pylist()
+            assert got == [outcome.result for outcome in plain.run(batch, order_by)]
+            assert engine.scan(Lease).to_pylist() == plain.rows(Lease)
+            assert [row["id"] for row in engine.scan(Lease).to_pylist()] == [1]
+    assert got[0] == 1, "a microsecond too late"
+    with tg.Engine([renew], directory=tmp_path) as engine:
+        if not declares:
+            for column in (pa.array([1]), pa.array([start], pa.timestamp("us", None if zone else "UTC"))):
+                with pytest.raises(tg.InputError, match="which is no time of that kind"):
+                    engine.run(pa.table({"lease": [1], "ts": pa.array(times[:1], unit), "no": column}), order_by="no")
+            nanoseconds = pa.array([times[2]], pa.timestamp("ns", unit.tz))
+            again = pa.table({"lease": [1], "ts": pa.array(times[2:], unit), "at": nanoseconds})
+            assert engine.run(again, order_by="at")["result"].to_pylist() == [2]
+
+
 def test_rows_may_expire_by_a_part_of_their_key_and_near_the_ends_of_64_bits() -> None:
     @tg.table(key=("hour", "page"), ttl=2**62, by="hour")
     class Hour:
@@ -267,13 +311,18 @@ def test_rows_may_expire_by_a_part_of_their_key_and_near_the_ends_of_64_bits() -
         ({"ttl": 3}, "table Bad: by is missing"),
         ({"by": "at"}, "table Bad: ttl is missing"),
         ({"ttl": 3, "by": "nowhere"}, "by='nowhere' is not a field"),
-        ({"ttl": 3, "by": "name"}, "by='name' is no int or float"),
+        ({"ttl": 3, "by": "name"}, "by='name' is a field of type str"),
         ({"ttl": 0, "by": "at"}, "ttl=0 is no time to live"),
         ({"ttl": True, "by": "at"}, "ttl=True is no time to live"),
         ({"ttl": 1.5, "by": "at"}, "required: a positive whole number"),
         ({"ttl": "1h", "by": "real"}, "required: a positive number"),
         ({"ttl": float("nan"), "by": "real"}, "ttl=nan is no time to live"),
         ({"ttl": float("inf"), "by": "real"}, "ttl=inf is no time to live"),
+        ({"ttl": timedelta(hours=1), "by": "at"}, "required: a positive whole number"),
+        ({"ttl": timedelta(0), "by": "moment"}, "required: a positive timedelta, or a number of seconds"),
+        ({"ttl": float("nan"), "by": "moment"}, "required: a positive timedelta, or a number of seconds"),
+        ({"ttl": 3, "by": "maybe"}, "by='maybe' is a field of type"),
+        ({"ttl": 3, "by": "price"}, "by='price' is a field of type"),
     ],
 )
 def test_a_wrong_time_to_live_is_refused_with_the_line(given: dict[str, Any], told: str) -> None:
@@ -285,6 +334,9 @@ def test_a_wrong_time_to_live_is_refused_with_the_line(given: dict[str, Any], to
             at: int = 0
             real: float = 0.0
             name: str = ""
+            moment: datetime = datetime(1970, 1, 1)
+            maybe: int | None = None
+            price: Annotated[Decimal, tg.digits(9, 2)] = Decimal(0)
 
     assert "test_expiry.py" in str(caught.value)
 
@@ -301,6 +353,17 @@ def test_one_clock_cannot_be_whole_and_real() -> None:
 
     with pytest.raises(tg.DefinitionError, match="a program has one clock"):
         tg.Engine([both])
+
+
+def test_the_time_of_a_transaction_has_the_type_of_the_clock() -> None:
+    @tg.transaction(time="ts")
+    def visit_at(session: Session, ts: datetime) -> None:
+        session.hits += 1
+
+    with pytest.raises(
+        tg.DefinitionError, match=r"its time 'ts' is datetime, and the rows of Session expire by 'seen'"
+    ):
+        tg.Engine([visit_at])
 
 
 def test_earlier_states_of_rows_that_expire_are_refused() -> None:

@@ -19,12 +19,14 @@ that fields may have (`annotations`) follow the same rule: a value is taken as i
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from types import FrameType
-from typing import Any, TypeVar, cast, dataclass_transform, get_type_hints
+from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
 from tidegate.api.annotations import CHOICES, Unsuitable, key_type, value_type
 from tidegate.api.control import Abort
@@ -34,6 +36,7 @@ from tidegate.foundation.places import Place
 from tidegate.foundation.tracebacks import shortened
 from tidegate.operations.kinds import TooLarge
 from tidegate.operations.layout import Column, Kind, TableLayout, ValueType
+from tidegate.operations.times import DateTime, Duration, is_time
 
 Class = TypeVar("Class", bound=type)
 
@@ -42,7 +45,7 @@ RESERVED = frozenset({"exists"})
 
 @dataclass_transform()
 def table(
-    *, key: str | tuple[str, ...], ttl: int | float | None = None, by: str | None = None
+    *, key: str | tuple[str, ...], ttl: int | float | timedelta | None = None, by: str | None = None
 ) -> Callable[[Class], Class]:
     """Declare a table: the decorated class's annotations are its columns, `key` names its key.
 
@@ -67,8 +70,9 @@ def table(
 
     Args:
         key: one field, or a tuple of fields for a composite key.
-        ttl: the time to live, in the unit of `by`; None for rows that stay.
-        by: the int or float field that says when a row was last alive; required with `ttl`.
+        ttl: the time to live, in the unit of `by`; for a datetime, a timedelta or a number of seconds. None for rows
+            that stay.
+        by: the int, float or datetime field that says when a row was last alive; required with `ttl`.
 
     >>> @table(key="id")
     ... class Account:
@@ -91,10 +95,7 @@ def table(
 
     def declare(declared: Class) -> Class:
         try:
-            layout = _layout(declared, names, place, frame)
-            if ttl is not None or by is not None:
-                hints = get_type_hints(declared, localns=dict(frame.f_locals))
-                layout = _with_ttl(layout, ttl, by, [name for name in hints if hints[name] in (int, float)], place)
+            layout = _with_ttl(_layout(declared, names, place, frame), ttl, by, place)
         except DefinitionError as error:
             raise shortened(error)  # noqa: B904 - it is the same error
         _make_rows(declared, layout)
@@ -168,25 +169,40 @@ def _layout(declared: type, key: tuple[str, ...], place: Place, frame: FrameType
     return TableLayout(declared.__name__, tuple(columns), key)
 
 
-def _with_ttl(layout: TableLayout, ttl: object, by: object, timed: list[str], place: Place) -> TableLayout:
-    """The layout of a table whose rows expire by one of the fields `timed`."""
+def _with_ttl(layout: TableLayout, ttl: object, by: object, place: Place) -> TableLayout:
+    """The layout of a table whose rows expire, where a time to live is declared."""
     where = f"table {layout.name}"
-    known = f"int and float fields are: {', '.join(timed) or 'none'}"
+    if ttl is None and by is None:
+        return layout
+    timed = [column.name for column in layout.columns if is_time(column.type)]
+    known = f"int, float and datetime fields are: {', '.join(timed) or 'none'}"
     if by is None or ttl is None:
         missing = "ttl" if ttl is None else "by"
         advice = 'rows expire with both, for example @tg.table(key="id", ttl=3600, by="seen_at")'
         raise DefinitionError(place.describe(f"{where}: {missing} is missing", f"{advice}; {known}"))
     column = next((column for column in layout.columns if column.name == by), None)
     if column is None or column.name not in timed:
-        problem = "not a field" if column is None else "no int or float"
+        problem = "not a field" if column is None else f"a field of type {column.type.label}"
         raise DefinitionError(place.describe(f"{where}: by={by!r} is {problem}", known))
-    whole = column.type is Kind.INT
-    fits = isinstance(ttl, int if whole else int | float) and not isinstance(ttl, bool)
-    if not fits or not 0 < ttl < 2**63:  # type: ignore[operator]
-        required = f"a positive {'whole ' if whole else ''}number, in the unit of {by!r} ({column.type.label})"
-        raise DefinitionError(place.describe(f"{where}: ttl={ttl!r} is no time to live", f"required: {required}"))
-    given = cast("int | float", ttl)
-    return replace(layout, ttl=given if whole else float(given), by=column.name)
+    found = _lifetime(ttl, column.type)
+    if found is None or not 0 < found < 2**63:
+        required = f"a positive {'whole ' if column.type is Kind.INT else ''}number, in the unit of {by!r}"
+        if isinstance(column.type, DateTime):
+            required = "a positive timedelta, or a number of seconds"
+        told = f"{where}: ttl={ttl!r} is no time to live"
+        raise DefinitionError(place.describe(told, f"required: {required} ({column.type.label})"))
+    return replace(layout, ttl=found, by=column.name)
+
+
+def _lifetime(ttl: object, of: ValueType) -> int | float | None:
+    """A time to live in the words of the type of `by`; None if it is none."""
+    if isinstance(of, DateTime) and isinstance(ttl, timedelta):
+        return Duration().encode(ttl)
+    if isinstance(ttl, bool) or not isinstance(ttl, int if of is Kind.INT else int | float):
+        return None
+    if isinstance(of, DateTime):
+        return round(ttl * 1_000_000) if math.isfinite(ttl) else None
+    return ttl if of is Kind.INT else float(ttl)
 
 
 def _field_place(name: str, table_place: Place) -> Place:

@@ -155,7 +155,7 @@ def show_rows(
     if as_json:
         print_json(shown.to_pylist())
         return
-    expires = f", each until {layout.ttl} after {layout.by}" if layout.expires else ""
+    expires = f", each until {layout.lifetime} after {layout.by}" if layout.expires else ""
     view = empty_table(f"{layout.name}: {rows.num_rows:,} rows{expires}")
     for column in layout.columns:
         heading = literal(f"{column.name}{' (key)' if column.name in layout.key else ''}")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from tidegate.foundation.errors import DefinitionError
 from tidegate.operations.flow import FlowsPlan
-from tidegate.operations.layout import TableLayout
+from tidegate.operations.layout import Kind, TableLayout
 from tidegate.operations.plan import Binding, ClockPlan, TransactionPlan
 
 
@@ -36,10 +36,10 @@ def plan_clock(
         return None
     first = expiring[0]
     for table in expiring:
-        if table.by_kind is not first.by_kind:
+        if table.by_type != first.by_type:
             raise DefinitionError(
-                f"the rows of {first.name} expire by {first.by!r} ({first.by_kind.value}), those of {table.name} by "
-                f"{table.by!r} ({table.by_kind.value}); a program has one clock: declare both fields with the same type"
+                f"the rows of {first.name} expire by {first.by!r} ({first.by_type.label}), those of {table.name} by "
+                f"{table.by!r} ({table.by_type.label}); a program has one clock: declare both fields with the same type"
             )
         if table.name in dict(flows.remembered):
             raise DefinitionError(
@@ -51,9 +51,15 @@ def plan_clock(
         name = _time_of(number, plans, entries)
         if name:
             times[number] = next(n for n, b in enumerate(values) if b.parameter.name == name and number in b.users)
+            found = values[times[number]].parameter.type  # type: ignore[union-attr]
+            if found != first.by_type and (found, first.by_type) != (Kind.INT, Kind.FLOAT):
+                raise DefinitionError(
+                    f"transaction {plans[number].name!r}: its time {name!r} is {found.label}, and the rows of "
+                    f"{first.name} expire by {first.by!r} ({first.by_type.label}); declare both with the same type"
+                )
         elif any(table.expires for plan in _started_by(number, plans, flows) for table in plan.tables):
             untimed.append(plans[number].name)
-    return ClockPlan(first.by_kind, expiring, tuple(times), tuple(untimed))
+    return ClockPlan(first.by_type, expiring, tuple(times), tuple(untimed))
 
 
 def _time_of(number: int, plans: Sequence[TransactionPlan], entries: Sequence[int]) -> str:

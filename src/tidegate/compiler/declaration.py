@@ -27,6 +27,7 @@ from tidegate.foundation.tracebacks import shortened
 from tidegate.operations.flow import WindowParameter
 from tidegate.operations.layout import Kind
 from tidegate.operations.plan import TransactionPlan, ValueParameter
+from tidegate.operations.times import is_time
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +58,8 @@ def transaction(
             compiled. False runs it as plain Python: everything is allowed, about a hundred times slower.
         on: the stream whose tuples start it, for a step of a dataflow graph: its fields are the parameters.
         emits: the streams that it may `tg.emit` into.
-        time: the int parameter that carries its own time; needed where the program asks for `tg.history`.
+        time: the int or datetime parameter that carries its own time. Rows with a `ttl` expire by it; `tg.history`
+            needs one that is an int.
 
     Returns:
         The transaction. It can still be called as a plain function on plain rows; type checkers see its signature.
@@ -84,7 +86,7 @@ def trigger(
             inside the window's transaction at each slide, before the body, on the tuple that caused the slide.
         emits: the streams that it may `tg.emit` into.
         compiled: False runs it as plain Python.
-        time: the int parameter that carries its own time, as for a transaction.
+        time: the parameter that carries its own time, as for a transaction.
     """
     names = sys._getframe(1).f_locals
 
@@ -140,10 +142,12 @@ def _declare(function: Callable[P, R], compiled: bool, names: Any, given: _Decla
 
 def _flowing(signature: Signature, given: _Declared, refuse: Callable[[str, str], NoReturn]) -> Flowing:
     if not isinstance(given.time, str):
-        refuse(f"time is the name of an int parameter, got {shown(given.time)}", "")
+        refuse(f"time is the name of an int or datetime parameter, got {shown(given.time)}", "")
     timed = [p for p in signature.parameters if p.name == given.time]
-    if given.time and not (timed and isinstance(timed[0], ValueParameter) and timed[0].type is Kind.INT):
-        refuse(f"time={given.time!r} is not an int parameter of it", "name the parameter that carries its time")
+    kinds = [p.type for p in timed if isinstance(p, ValueParameter) and not p.many]
+    if given.time and not (kinds and is_time(kinds[0]) and kinds[0] is not Kind.FLOAT):
+        advice = "name the parameter that carries its time"
+        refuse(f"time={given.time!r} is not an int or datetime parameter of it", advice)
     for stream in given.emits:
         if not isinstance(stream, Stream):
             refuse(f"emits lists streams, got {shown(stream)}", "write emits=[...] with streams of tg.stream(...)")

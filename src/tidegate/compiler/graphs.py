@@ -20,7 +20,8 @@ from tidegate.operations.flow import (
     WindowParameter,
     own_stream,
 )
-from tidegate.operations.plan import RowParameter, TransactionPlan
+from tidegate.operations.layout import Kind
+from tidegate.operations.plan import RowParameter, TransactionPlan, ValueParameter
 
 
 def lay_out(dataflows: Sequence[Dataflow], transactions: Sequence[Transaction]) -> FlowsPlan:
@@ -82,14 +83,18 @@ def _remembered(transactions: Sequence[Transaction]) -> dict[str, int]:
             keeps[table.name] = max(last, keeps.get(table.name, 0))
     for transaction in transactions:
         plan = transaction.plan
-        for name in sorted(_written(plan) & set(keeps)):
-            if not plan.time:
+        for name in sorted((_written(plan) | {table.name for table, _ in plan.histories}) & set(keeps)):
+            if not any(p.name == plan.time and p.type is Kind.INT for p in _values(plan)):
                 raise DefinitionError(
-                    f"transaction {plan.name!r} writes {name}, of which the program asks for earlier states "
-                    f'(tg.history), and does not say its time; write @tg.transaction(time="...") with the name of '
-                    "the int parameter that carries it"
+                    f"transaction {plan.name!r} uses {name}, of which the program asks for earlier states "
+                    f'(tg.history), and does not say its time as an int; write @tg.transaction(time="...") with the '
+                    "name of the int parameter that carries it"
                 )
     return keeps
+
+
+def _values(plan: TransactionPlan) -> list[ValueParameter]:
+    return [parameter for parameter in plan.parameters if isinstance(parameter, ValueParameter)]
 
 
 def _written(plan: TransactionPlan) -> set[str]:

@@ -31,7 +31,7 @@ LATE = "late event"
 class Arrival:
     """The order of a batch. `total` says that `order_by` alone decides it; `high` is its highest value.
 
-    `times` are the values of `order_by` where they are numbers.
+    `times` are the values of `order_by` where they are numbers, or timestamps: their microseconds.
     """
 
     order: Array
@@ -67,8 +67,7 @@ def arrange(events: pa.Table, order_by: str | None, late_below: Any = None) -> A
     if late_below is not None:
         refused[LATE] = _below(original, values, late_below)
     order, total = _sorted(values)
-    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    return Arrival(order, total, refused, _highest(original, values, refused), values if is_number else None)
+    return Arrival(order, total, refused, _highest(original, values, refused), _times(values, column.type))
 
 
 def content_hashes(events: pa.Table) -> npt.NDArray[np.int64]:
@@ -119,6 +118,19 @@ def _sortable(column: pa.Array, name: str) -> tuple[Array, pa.Array]:
     raise InputError(
         f"events: the order_by column {name!r} has type {kind}, required: a number, a timestamp, a date or a string"
     )
+
+
+def _times(values: Array, found: pa.DataType) -> Array | None:
+    """The values of an order column as times of events; None where they are none."""
+    if pa.types.is_integer(found) or pa.types.is_floating(found):
+        return values
+    if not pa.types.is_timestamp(found):
+        return None
+    if found.unit == "ns":
+        return values // 1000
+    factor = {"s": 1_000_000, "ms": 1_000, "us": 1}[found.unit]
+    limit = (2**63 - 1) // factor
+    return np.clip(values, -limit, limit) * factor
 
 
 def _sorted(values: Array) -> tuple[Array, bool]:

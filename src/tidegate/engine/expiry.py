@@ -124,7 +124,7 @@ class Expiry:
         self._note(self._stored, row)
 
     def _key(self) -> Array:
-        return np.array([[self._stored.strings.number(self._plan.kind.value)]], np.int64)
+        return np.array([[self._stored.strings.number(self._plan.type.label)]], np.int64)
 
 
 def require_times(clock: ClockPlan | None, order_by: str | None, found: pa.DataType | None) -> None:
@@ -133,19 +133,15 @@ def require_times(clock: ClockPlan | None, order_by: str | None, found: pa.DataT
         return
     table, name = clock.tables[0], clock.untimed[0]
     what = (
-        f"rows of {table.name} expire by {table.by!r} ({clock.kind.value}), and transaction {name!r} declares no time"
+        f"rows of {table.name} expire by {table.by!r} ({clock.type.label}), and transaction {name!r} declares no time"
     )
     if order_by is None:
         got = "; nor does the run have order_by"
-    elif found is None or not _is_time(found, clock.kind):
+    elif found is None or not clock.type.accepts(found):
         got = f", so that is order_by={order_by!r}, a column of type {found}, which is no time of that kind"
     else:
         return
     raise InputError(
         f'events: {what}{got}; declare the parameter that carries it, @tg.transaction(time="..."), or give '
-        f"order_by= a column of {'whole numbers' if clock.kind is Kind.INT else 'numbers'}"
+        f"order_by= a column of type {clock.type.label}"
     )
-
-
-def _is_time(found: pa.DataType, kind: Kind) -> bool:
-    return bool(pa.types.is_integer(found) or (kind is Kind.FLOAT and pa.types.is_floating(found)))

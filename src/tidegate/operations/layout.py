@@ -8,11 +8,13 @@ state file, so that a later program can be checked against it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from tidegate.operations.kinds import Kind, Plain, ValueType, encodable
+from tidegate.operations.times import DateTime
 from tidegate.operations.values import Value, from_json
 
 __all__ = ["Column", "Kind", "TableLayout", "Value", "ValueType", "encodable"]
@@ -56,9 +58,19 @@ class TableLayout:
         return self.ttl is not None
 
     @property
+    def by_type(self) -> ValueType:
+        """The type of the column `by`, and so of the clock that its rows expire by."""
+        return next(column.type for column in self.columns if column.name == self.by)
+
+    @property
     def by_kind(self) -> Kind:
-        """The kind of the column `by`, and so of the clock that its rows expire by."""
-        return next(column.kind for column in self.columns if column.name == self.by)
+        """What arrays of its values hold."""
+        return self.by_type.kind
+
+    @property
+    def lifetime(self) -> int | float | timedelta | None:
+        """`ttl` as a user gives it: it is in words, microseconds for a datetime."""
+        return timedelta(microseconds=self.ttl) if self.ttl and isinstance(self.by_type, DateTime) else self.ttl
 
     @property
     def key_columns(self) -> tuple[Column, ...]:

@@ -256,10 +256,15 @@ class ClockPlan:
     transactions that touch rows that expire and whose events have no such value: their time is `order_by`.
     """
 
-    kind: Kind
+    type: ValueType
     tables: tuple[TableLayout, ...]
     times: tuple[int, ...]
     untimed: tuple[str, ...]
+
+    @property
+    def kind(self) -> Kind:
+        """What arrays of times hold."""
+        return self.type.kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,11 @@ class Duration(Carried):
         return _microseconds(column, -(2**63), 2**63 - 1)
 
 
+def is_time(of: Any) -> bool:
+    """Whether values of a type can be the times of events, and of rows that expire."""
+    return of in (Kind.INT, Kind.FLOAT) or isinstance(of, DateTime)
+
+
 def _microseconds(column: pa.Array, least: int, most: int) -> Unpacked:
     values = integers(column.view(pa.int64()))
     if column.type.unit == "ns":

@@ -19,7 +19,7 @@ from tidegate.api.transaction import Transaction
 from tidegate.foundation.arguments import items, refusal, shown
 from tidegate.foundation.arrow_tables import RowData, as_table
 from tidegate.foundation.errors import InputError
-from tidegate.operations.layout import Kind, TableLayout, Value, ValueType, encodable
+from tidegate.operations.layout import TableLayout, Value, ValueType, encodable
 from tidegate.operations.outcomes import TRANSACTION_COLUMN, Outcome, error_reason
 from tidegate.operations.plan import RowParameter, TransactionPlan
 
@@ -66,6 +66,8 @@ class PlainProgram:
         self._touched: dict[tuple[str, Key], Any] = {}
         """The row objects that the running transaction works on, by table and key."""
         self._now = 0
+        expiring = [layout for t in transactions for layout in t.plan.tables if layout.expires]
+        self._times = expiring[0].by_type if expiring else None
         self._clock: int | float | None = None
         """The highest time of an event so far, by which rows expire."""
         self._orders_are_times = any(
@@ -136,15 +138,16 @@ class PlainProgram:
                 self._rows[table].pop(key, None)
         return Outcome(True, None, result)
 
-    def _advance(self, time: int | float | None) -> None:
-        if time is not None:
-            self._clock = time if self._clock is None else max(self._clock, time)
+    def _advance(self, time: Any) -> None:
+        """Let the clock be a higher time, in its plain form: microseconds for a datetime."""
+        if time is not None and self._times is not None:
+            word = self._times.encode(self._times.take(time))
+            self._clock = word if self._clock is None else max(self._clock, word)
 
     def _has_expired(self, layout: TableLayout, row: Any) -> bool:
         if layout.ttl is None or self._clock is None:
             return False
-        clock = self._clock if layout.by_kind is Kind.INT else float(self._clock)
-        return bool(getattr(row, layout.by) < clock - layout.ttl)
+        return bool(layout.by_type.encode(getattr(row, layout.by)) < self._clock - layout.ttl)
 
     def _note_state(self, table: str, key: Key, row: Any) -> None:
         """Record the new state of a row if it changed and its table keeps a history."""
