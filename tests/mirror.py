@@ -57,7 +57,11 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "engine/test_expiry.py": ("compiler/clock.py",),
     "engine/graphs/test_outputs.py": ("engine/graphs/store.py", "engine/state/streams.py"),
     "engine/graphs/test_history.py": ("engine/state/history.py",),
-    "engine/kernels/test_windows.py": ("engine/state/windows.py",),
+    "engine/kernels/test_windows.py": (
+        "engine/kernels/ranks.py",
+        "engine/kernels/window_journal.py",
+        "engine/state/windows.py",
+    ),
     # The engine, by what its users see of it.
     "engine/test_execute.py": ("engine/arguments.py", "engine/single.py"),
     "engine/test_traps.py": (
@@ -68,6 +72,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "engine/interpreter.py",
     ),
     "test_surface.py": ("embedding.py", "operations/outcomes.py"),
+    "foundation/test_interrupts.py": ("engine/kernels/signals.py",),
     # Several workers: strategies equal serial execution, however they are built.
     "engine/execution/test_strategies.py": (
         "engine/execution/executions.py",
@@ -76,7 +81,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "engine/execution/scheduler.py",
         "engine/execution/serial.py",
         "engine/execution/timing.py",
-        "foundation/interrupts.py",
         "operations/decision.py",
     ),
     "engine/execution/test_workers.py": ("engine/worker_pool.py",),  # a protocol

@@ -47,11 +47,11 @@ ENGINE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("state",),
     ("intake",),
     ("arguments", "arrival", "batch", "loading"),
-    ("arrays", "inputs", "generated", "expiry", "faults", "undoing", "results"),
+    ("arrays", "inputs", "generated", "expiry", "faults", "results"),
     ("interpreter", "planning", "adaptation"),
     ("execution",),
     ("graphs", "single"),
-    ("stages",),
+    ("stages", "undoing"),
     ("core",),
 )
 ENGINE_LAYER_OF = {name: height for height, names in enumerate(ENGINE_LAYERS) for name in names}

@@ -58,8 +58,11 @@ class View:
     def _values(self, name: str) -> list[Any]:
         return [getattr(row, name) for row in self._rows]
 
-    def sum(self, name: str) -> int:
-        total = sum(int(value) for value in self._values(name))
+    def sum(self, name: str) -> Any:
+        values = self._values(name)
+        if any(isinstance(value, float) for value in values):
+            return sum(values)
+        total = sum(int(value) for value in values)
         if not SMALLEST <= total <= LARGEST:
             raise Abort("overflow")
         return total
@@ -77,7 +80,8 @@ class View:
         return self._values(name).count(value)
 
     def top(self, name: str, count: int) -> list[Any]:
-        counted = collections.Counter(self._values(name))
+        values = [value for value in self._values(name) if value == value]
+        counted = collections.Counter(0.0 if isinstance(value, float) and value == 0 else value for value in values)
         ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         return [value for value, _ in ranked][: max(count, 0)]
 

@@ -162,11 +162,13 @@ class GraphBodies(LookingBodies):
         name, window = choose.pick(self.windows)
         self.scope = outer.inner()
         self.scope.loops += 1
-        numbers = [field for field in window.stream.fields if field.kind == "int" and not field.is_composite]
+        fields = [field for field in window.stream.fields if not field.is_composite]
+        numbers = [field for field in fields if field.kind in ("int", "float")]
         if numbers and choose.chance(40):
-            variable = f"top{outer.loops}"
-            self.scope.values.extend([(variable, "int")] * 3)
-            header = f'for {variable} in {name}.top("{choose.pick(numbers).name}", {choose.pick([1, 2, 3, 0, 9])}):'
+            field = choose.pick(numbers)
+            variable = f"top{outer.loops}_{field.kind}"
+            self.scope.values.extend([(variable, field.kind)] * 3)
+            header = f'for {variable} in {name}.top("{field.name}", {choose.pick([1, 2, 3, 0, 9])}):'
         else:
             variable = f"seen{outer.loops}_{name}"  # a variable is a row of one window
             for field in window.stream.fields:
@@ -213,8 +215,8 @@ def window_texts(choices: Choices, name: str, stream: StreamSpec) -> list[tuple[
     for field in stream.fields:
         if field.is_composite:
             continue
-        if field.kind in ("int", "bool"):
-            found.append((f'{name}.sum("{field.name}")', "int"))
+        if field.kind != "str":
+            found.append((f'{name}.sum("{field.name}")', "float" if field.kind == "float" else "int"))
             guarded(f'{name}.{choices.pick(["min", "max"])}("{field.name}")', field.kind)
         if field.kind != "float":
             found.append((f'{name}.distinct("{field.name}")', "int"))

@@ -189,7 +189,7 @@ def _stream(choices: Choices, case: GraphCase, graph: GraphSpec, producer: Membe
         elif len(table.key) == 1 or table in rows:
             fields.append(FieldSpec(f"k{number}_{table.name}", table.key_kinds[0][1], table, role="key"))
     for number in range(choices.between(0 if fields else 1, 2)):
-        kind = choices.weighted([(8, "int"), (1, "float"), (1, "bool"), (1, "str")])
+        kind = choices.weighted([(8, "int"), (3, "float"), (1, "bool"), (1, "str")])
         fields.append(FieldSpec(f"v{number}_{kind}", kind))
     if choices.chance(40) or case.remembered:
         fields.append(FieldSpec("ts", "int", role="time"))

@@ -10,7 +10,9 @@
 `votes: recent`.
 
 New tuples are staged: they become visible when the window slides. Without `slide` it is a tumbling window. The body
-sees the visible rows, oldest first, and aggregates that cost the same for a window of a hundred rows and of a million:
+sees the visible rows, oldest first, and aggregates. Except for the sum of a float field they cost the same for a window
+of a hundred rows and of a million; that one adds up the rows whenever it is asked for, because no shorter way gives the
+sum that a loop gives:
 
     len(votes)   votes.slid   votes[0].contestant   for vote in votes: ...
     votes.sum("amount")  .min("amount")  .max("amount")  .distinct("phone")  .frequency("phone", 7)  .top("phone", 3)
@@ -136,18 +138,21 @@ class WindowRows(Sequence[Any]):
         return [getattr(row, field) for row in self._rows]
 
     def sum(self, field: str) -> int:
-        """The sum of an int field: 0 for an empty window."""
-        total = int(sum(self._values(field)))
+        """The sum of an int or float field, which `sum` gives for its values, oldest first: 0 for an empty window."""
+        total = sum(self._values(field))
+        if isinstance(total, float):
+            return cast("int", total)  # to type checkers an int is a float as well, but not the other way round
+        total = int(total)
         if not -_INT_LIMIT <= total < _INT_LIMIT:
             raise Abort("overflow")
         return total
 
     def min(self, field: str) -> int:
-        """The smallest value of an int field; ValueError for an empty window."""
+        """What `min` gives for the values of an int or float field, oldest first; ValueError for an empty window."""
         return cast("int", min(self._values(field)))
 
     def max(self, field: str) -> int:
-        """The largest value of an int field; ValueError for an empty window."""
+        """What `max` gives for the values of an int or float field, oldest first; ValueError for an empty window."""
         return cast("int", max(self._values(field)))
 
     def distinct(self, field: str) -> int:
@@ -159,7 +164,10 @@ class WindowRows(Sequence[Any]):
         return self._values(field).count(value)
 
     def top(self, field: str, count: int) -> list[int]:
-        """The most frequent values of an int field, at most `count`; of equally frequent ones the smaller first."""
-        values = self._values(field)
+        """The most frequent values of an int or float field, at most `count`; of equally frequent ones the smaller.
+
+        NaN does not count, and both zeros are 0.0.
+        """
+        values = [value + 0.0 if isinstance(value, float) else value for value in self._values(field) if value == value]
         ranked = sorted(set(values), key=lambda value: (-values.count(value), value))
-        return ranked[: max(count, 0)]
+        return cast("list[int]", ranked[: max(count, 0)])

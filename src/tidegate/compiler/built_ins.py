@@ -153,7 +153,7 @@ def _round(calls: Calls, node: ast.Call) -> Term:
     return decimals.round_call(calls, node) or _whole("round_half_even", words.HALF_EVEN)(calls, node)
 
 
-def _sum(calls: Calls, node: ast.Call) -> Term:
+def sum_up(calls: Calls, node: ast.Call) -> Term:
     """sum(): Python 3.12 and later use compensated summation for floats, so generated code does too."""
     before = len(calls.lines)
     total, lost = calls.fresh(), calls.fresh()
@@ -234,7 +234,7 @@ KNOWN: dict[Any, Callable[[Calls, ast.Call], Term]] = {
     chr: _in_python(Kind.STR, (1,)),
     ord: _in_python(Kind.INT, (1,)),
     round: _round,
-    sum: _sum,
+    sum: sum_up,
     any: _quantifier("False", ""),
     all: _quantifier("True", "not "),
     math.floor: _whole("floor", words.FLOOR),

@@ -19,6 +19,9 @@ from collections.abc import Iterator
 ESCAPES = "ESCAPE"
 """The status that generated code returns if plain Python must run the transaction."""
 
+INTERRUPTS = "INTERRUPTED"
+"""The status that generated code returns if the user interrupts a loop."""
+
 
 class Emitter:
     """Lines of generated code with their indentation, fresh names, and the arrays they mention."""

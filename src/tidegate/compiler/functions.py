@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from tidegate.compiler import values
-from tidegate.compiler.emission import ESCAPES
+from tidegate.compiler.emission import ESCAPES, INTERRUPTS
 from tidegate.compiler.names import (
     assigned_flag,
     list_code,
@@ -214,7 +214,7 @@ class FunctionCompiler(Statements):
         status, value = self.fresh(), self.fresh()
         self.emit(f"{status}, {value} = {found.name}({', '.join([*passed, *found.arrays])})")
         with self.block(f"if {status} != 0:"):
-            self.leave(status if found.fails else ESCAPES)
+            self.leave(status if found.fails or "signals" in found.arrays else ESCAPES)
         return Term(value, found.result)
 
     def compile_helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Helper:
@@ -267,7 +267,7 @@ class HelperCompiler(FunctionCompiler):
 
     def leave(self, code: str) -> None:
         """Leave with a status that is not success."""
-        self.fails |= code != ESCAPES
+        self.fails |= code not in (ESCAPES, INTERRUPTS)
         self.emit(f"return {code}, {zero(self.returned)}")
 
     def continue_in_python(self, node: ast.AST) -> None:

@@ -316,6 +316,10 @@ def _scratch(
     return tuple(scratch), used
 
 
+def _may_loop(arrays: Sequence[ArraySpec]) -> bool:
+    return any(spec.name == "signals" for spec in arrays)
+
+
 class _RunWriter:
     """Writes the transactions' functions and `run`."""
 
@@ -351,6 +355,7 @@ class _RunWriter:
             "            continue",
             "        if s == ESCAPE:",
             "            return j",
+            *(("        if s == INTERRUPTED:", "            return s") if _may_loop(arrays) else ()),
             "        status[i] = s",
             "    return stop",
         ]

@@ -26,7 +26,7 @@ from typing import Any
 
 from tidegate.api.control import abort
 from tidegate.compiler.bodies import TransactionCompiler
-from tidegate.compiler.emission import ESCAPES
+from tidegate.compiler.emission import ESCAPES, INTERRUPTS
 from tidegate.compiler.functions import parameter_codes
 from tidegate.compiler.loops import has_endless_loop, helpers_of, open_bounds
 from tidegate.compiler.run_ahead import can_run_ahead, head_of
@@ -110,7 +110,7 @@ class ObservedBody(TransactionCompiler):
     def leave(self, code: str) -> None:
         """Leave with a status that is not success."""
         super().leave(code)
-        if code != ESCAPES:
+        if code not in (ESCAPES, INTERRUPTS):
             self._piece.fails = self._part.fails = True
 
     def continue_in_python(self, node: ast.AST) -> None:
@@ -201,10 +201,10 @@ class SliceBody(TransactionCompiler):
         """Leave with a status that is not success, and report the piece that failed."""
         self.first_failure = min(self.first_failure, self._position)
         told = f"{failure(self._position, 0)} + {code}"
-        if code == ESCAPES:
+        if code in (ESCAPES, INTERRUPTS):
             told = code
         elif code.isidentifier():  # what a helper returned
-            told = f"{code} if {code} == {ESCAPES} else {told}"
+            told = f"{code} if {code} < 0 else {told}"
         super().leave(told)
 
     def function(self, number: int, writes: set[str]) -> tuple[Slice, str]:

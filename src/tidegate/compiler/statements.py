@@ -14,6 +14,7 @@ from tidegate.api.control import Abort, abort, delete, require
 from tidegate.api.outside import MISSING
 from tidegate.api.stream import emit
 from tidegate.compiler import strings, values
+from tidegate.compiler.emission import INTERRUPTS
 from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.streams import LOOKED_UP, Streaming
 from tidegate.compiler.types import MIXED, Row, Term, describe
@@ -192,6 +193,8 @@ class Statements(Streaming):
             self.refuse(node.orelse[0], "while ... else cannot be compiled", INTERPRET)
         conditions = len(self.conditions)
         with self.block("while True:"):
+            with self.block(f"if is_interrupted({self.array('signals')}):"):
+                self.leave(INTERRUPTS)
             condition = self.test(node.test)
             before = self.assigned
             with self.block(f"if not {condition}:"):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from tidegate.api.stream import Stream
 from tidegate.api.table import layout_of
 from tidegate.compiler import values
+from tidegate.compiler.built_ins import sum_up
 from tidegate.compiler.calls import Calls
 from tidegate.compiler.names import (
     HistoryNames,
@@ -52,20 +53,20 @@ from tidegate.operations.arrays import (
     wanted_array,
 )
 from tidegate.operations.flow import TOP_WORDS, StreamField, column_of
-from tidegate.operations.layout import Column, Kind, TableLayout
+from tidegate.operations.layout import Column, Kind, TableLayout, ValueType
 from tidegate.operations.plan import Access
 
 TOP_MAX = 256
 """The most values that `window.top` returns."""
 
-_ANY, _NUMBERS = (Kind.INT, Kind.BOOL, Kind.STR), (Kind.INT, Kind.BOOL)
+_ANY, _NUMBERS = (Kind.INT, Kind.BOOL, Kind.STR), (Kind.INT, Kind.BOOL, Kind.FLOAT)
 _AGGREGATES: dict[str, tuple[Kind, ...]] = {
     "sum": _NUMBERS,
     "min": _NUMBERS,
     "max": _NUMBERS,
     "distinct": _ANY,
     "frequency": _ANY,
-    "top": (Kind.INT,),
+    "top": (Kind.INT, Kind.FLOAT),
 }
 
 
@@ -308,7 +309,10 @@ class Streaming(Calls):
             self.refuse(node, f"the rows of window {parameter.name!r} have no field {field!r}", f"fields are: {fields}")
         column, of = column_of(parameter.stream.fields, field), values.in_body(found.types[0])
         heap, base = self.array("window_heap"), window_code(parameter.name)
-        read = f"window_word({heap}, {base}, {column}, {term.code})"
+        return self.window_value(f"window_word({heap}, {base}, {column}, {term.code})", of)
+
+    def window_value(self, read: str, of: ValueType) -> Term:
+        """A word of a window as a value."""
         if of.kind is Kind.FLOAT:
             self.emit(f"{self.array('window_words')}[0] = {read}")
             return Term(self.keep(f"{self.array('window_floats')}[0]"), of)
@@ -332,6 +336,8 @@ class Streaming(Calls):
                 f"{function}() needs a field of {parameter.stream.name!r} of type {allowed}, got {field!r}",
                 "go through the rows instead: for row in the window",
             )
+        if function == "sum" and found.kinds[0] is Kind.FLOAT:
+            return self.sum_of_rows(node, field)
         key = (parameter.name, function, field)
         self.unit.aggregates[key] = None
         slot = aggregate_slot(self.unit.name, *key)
@@ -343,8 +349,7 @@ class Streaming(Calls):
         if function in ("min", "max"):
             with self.block(f"if {self.window_length(term)} == 0:"):
                 self.leave(self.reason("ValueError"))
-            read = f"window_{function}({heap}, {term.code}, {slot})"
-            return Term(self.keep(f"{read} != 0" if kind is Kind.BOOL else read), kind)
+            return self.window_value(f"window_{function}({heap}, {term.code}, {slot})", kind)
         if function == "sum":
             with self.block(f"if not window_sum_fits({heap}, {term.code}, {slot}):"):
                 self.leave(self.reason("overflow"))
@@ -357,9 +362,16 @@ class Streaming(Calls):
                 self.refuse(node, f"frequency() counts {kind.value}, got {describe(value.type)}")
             word = value.code if kind is Kind.STR else self.integer(value, node).code
             return Term(self.keep(f"window_frequency({heap}, {term.code}, {slot}, {word})"), Kind.INT)
-        return self.window_top(term, slot, node)
+        return self.window_top(term, slot, kind, node)
 
-    def window_top(self, term: Term, slot: str, node: ast.Call) -> Term:
+    def sum_of_rows(self, node: ast.Call, field: str) -> Term:
+        """window.sum("field") of floats: what a loop over the visible rows gives."""
+        assert isinstance(node.func, ast.Attribute)
+        row = ast.Attribute(ast.Name("row", ast.Load()), field, ast.Load())
+        rows = ast.GeneratorExp(row, [ast.comprehension(ast.Name("row", ast.Store()), node.func.value, [], 0)])
+        return sum_up(self, ast.fix_missing_locations(ast.copy_location(ast.Call(node.func, [rows], []), node)))
+
+    def window_top(self, term: Term, slot: str, kind: Kind, node: ast.Call) -> Term:
         """window.top("field", k): a list that is valid until the body ends."""
         wanted = node.args[1]
         limit = wanted.value if isinstance(wanted, ast.Constant) else self.source.resolve(wanted)
@@ -373,11 +385,11 @@ class Streaming(Calls):
             self.unit.top_used += limit
         if self.unit.top_used > TOP_WORDS:
             self.refuse(node, f"all calls of top() together give more than {TOP_WORDS} values", "ask for fewer")
-        self.emit(f"{data} = {scratch}")
+        self.emit(f"{data} = {self.array('window_float_tops') if kind is Kind.FLOAT else scratch}")
         self.emit(f"{start} = {place}")
         heap = self.array("window_heap")
         self.emit(f"{stop} = {place} + window_top({heap}, {term.code}, {slot}, {limit}, {scratch}[{place}:])")
-        return Term(found, ValueList(Kind.INT))
+        return Term(found, ValueList(kind))
 
 
 def _shown(field: StreamField) -> str:

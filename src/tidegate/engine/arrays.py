@@ -18,11 +18,13 @@ import numpy.typing as npt
 
 from tidegate.engine.batch import Batch
 from tidegate.engine.state.strings import StringPool
+from tidegate.foundation.interrupts import signals
 from tidegate.operations.arrays import ArraySpec
 from tidegate.operations.plan import ProgramPlan
 
 Array = npt.NDArray[Any]
 Owners = Mapping[tuple[str, str | int], object]
+_NO_SIGNALS = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +42,19 @@ def strings_of(plan: ProgramPlan, pool: StringPool) -> ProgramStrings:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """What a worker has besides the batch: the program's strings, and space to save the lists that it writes."""
+    """What a worker has besides the batch: strings, signals, and space to save the lists that it writes."""
 
     literals: Array
     texts: Array
+    signals: Array
     undo: Sequence[Array]
 
 
 def workspace(plan: ProgramPlan, batch: Batch, strings: ProgramStrings) -> Workspace:
     """A workspace with space for the longest lists of a batch."""
     undo = [np.zeros(_longest(batch, row), kind.dtype) for row, kind in plan.scratch]
-    return Workspace(strings.literals, strings.texts, undo)
+    watched = signals() if plan.may_loop else _NO_SIGNALS
+    return Workspace(strings.literals, strings.texts, watched, undo)
 
 
 def _longest(batch: Batch, row: int) -> int:

@@ -132,6 +132,12 @@ class Batch:
                 count = touched_list_rows(chosen, offsets, slots, marks, touched, count)
         return touched[:count]
 
+    def touchable(self, table: TableState) -> Array:
+        """The slots of a table's rows that transactions without a graph may write, or reset because they expired."""
+        bindings = enumerate(self.plan.rows)
+        found = [self.slots[place] for place, b in bindings if b.parameter.table.name == table.layout.name]  # type: ignore[union-attr]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+
     @property
     def committed(self) -> int:
         """How many transactions committed."""

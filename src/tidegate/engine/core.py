@@ -45,7 +45,7 @@ from tidegate.engine.stages import Stages
 from tidegate.engine.state.columns import key_words, one_piece
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 from tidegate.engine.state.table import TableState
-from tidegate.engine.undoing import undone
+from tidegate.engine.undoing import Interruptible, undone
 from tidegate.foundation.errors import InputError, RecoveryImpossible
 from tidegate.foundation.interrupts import Interrupts
 from tidegate.operations.decision import Strategy
@@ -94,10 +94,9 @@ class EngineCore:
         on_error: OnError = "abort",
         undoing: bool = False,
     ) -> None:
-        self.program = program
+        self.program, self.plan = program, program.plan
         self.faults = Faults(program, on_error)
         self._undoing = undoing and self.faults.may_end_a_run
-        self.plan = program.plan
         self.strings = StringPool()
         known = {layout.name for layout in self.plan.tables}
         layouts = (*self.plan.tables, *(layout for layout in extra if layout.name not in known))
@@ -107,15 +106,16 @@ class EngineCore:
         self.tracking = track_changes
         """Whether written rows are noted; may be changed where `take_changes` would give nothing."""
         deletes = any(plan.may_delete for plan in self.plan.transactions)
-        self._looks = track_changes or deletes
-        self._only_notes = not self.plan.flows.members and not deletes
-        self._strings_limit = STRINGS_KEPT
+        self._looks, self._only_notes = track_changes or deletes, not (self.plan.flows.members or deletes)
+        self._strings_limit, self._may_loop = STRINGS_KEPT, self.plan.may_loop
         self._replayed: _Entered | None = None
         module = load(self.plan)
         self.runner = Runner(program, module, self.tables, strategy, workers, punctuation, self.faults)
         self.flows = GraphWalk(program, module, dict(self.tables), self.runner.workers, record, self.faults)
         self._executor: Executor = Stages(self.plan, self.runner, self.flows, strategy, self.runner.workers)
         self._in_graphs = {member.transaction for member in self.plan.flows.members}
+        if self._may_loop and not self._undoing:
+            self._executor = Interruptible(self._executor, self.tables, self.flows)
         self._flow_store: GraphStore | None = None
         if track_changes and self._in_graphs:
             hidden = layouts_of(self.flows)
@@ -181,7 +181,7 @@ class EngineCore:
             collect: whether the result shall have the changed rows and the tuples in output streams, this run's and
                 those that accumulated before it; otherwise they go on accumulating.
         """
-        with Interrupts() as interrupts, self._undone():
+        with Interrupts(self._may_loop) as interrupts, self._undone():
             entered = self._enter(events, order, refused or {}, times, begins)
             job = Job(entered.batch, entered.order, interrupts, trace=trace)
             return self._leave(entered, self._executor.run(job), collect)
@@ -308,9 +308,9 @@ class EngineCore:
 
     def execute(self, number: int, arguments: Mapping[str, Any]) -> Outcome:
         """Run one transaction now."""
-        if number in self._in_graphs or self.flows.recording:
+        if number in self._in_graphs or self.flows.recording or self.flows.half_run:
             return self._execute_as_batch(number, arguments)
-        with Interrupts():
+        with Interrupts(self._may_loop):
             self._collect_strings_if_due()
             try:
                 outcome, self._last_was_single = self._single.run(number, arguments), True

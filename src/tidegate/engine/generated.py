@@ -10,12 +10,12 @@ import math
 from types import ModuleType
 from typing import Any
 
-from tidegate.engine.kernels import flows, index, texts, windows
+from tidegate.engine.kernels import flows, index, signals, texts, window_journal, windows
 from tidegate.foundation import arithmetic, atomics, jit, memory, words
 from tidegate.operations import flow
-from tidegate.operations.plan import ESCAPE, ProgramPlan
+from tidegate.operations.plan import ESCAPE, INTERRUPTED, ProgramPlan
 
-CALLED = (arithmetic, words, memory, flows, texts, windows)
+CALLED = (arithmetic, words, memory, flows, signals, texts, window_journal, windows)
 
 
 def _functions(module: ModuleType) -> dict[str, Any]:
@@ -27,8 +27,9 @@ PROVIDED: dict[str, Any] = {
     **{name: function for module in CALLED for name, function in _functions(module).items()},
     **{name: code for name, code in vars(flow).items() if name.isupper() and type(code) is int},
     **{"entry": jit.entry, "inline": jit.inline, "kernel_or_plain": jit.kernel_or_plain},
-    **{"math": math, "infinity": math.inf, "not_a_number": math.nan, "ESCAPE": ESCAPE},
-    **{"WINDOW_JOURNAL_LENGTH": windows.LENGTH, "WINDOW_NEEDS": windows.NEEDS},
+    **{"math": math, "infinity": math.inf, "not_a_number": math.nan},
+    **{"ESCAPE": ESCAPE, "INTERRUPTED": INTERRUPTED},
+    **{"WINDOW_JOURNAL_LENGTH": window_journal.LENGTH, "WINDOW_NEEDS": window_journal.NEEDS},
 }
 
 

@@ -27,6 +27,7 @@ from tidegate.engine.state.history import History
 from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import DefinitionError, TidegateError
+from tidegate.foundation.interrupts import ending_at_once
 from tidegate.operations.layout import Kind, ValueType, encodable
 from tidegate.operations.plan import Program, RowParameter, TransactionPlan
 
@@ -82,7 +83,8 @@ class Interpreter:
     def call(self, number: int, arguments: dict[str, Any], rows: Rows) -> Any:
         """What a transaction's function returns; it may look up more rows."""
         plan = self._program.plan.transactions[number]
-        with looking_up(self._finder(plan, rows)), remembering(partial(self._states, plan, arguments, rows)):
+        finding, states = looking_up(self._finder(plan, rows)), partial(self._states, plan, arguments, rows)
+        with finding, remembering(states), ending_at_once():
             return self._program.functions[number](**arguments)
 
     def arguments(self, number: int, given: Input, rows: Rows) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class SingleRun:
         event.show_counts()
         try:
             interpreted = call(_ORDER, 0, 1)
-        except TransactionFailed:
+        except (TransactionFailed, KeyboardInterrupt):  # it has no effect
             event.finish(self._note_written)
             raise
         executed = time.perf_counter()

@@ -161,7 +161,7 @@ def program_arrays(
     found.append(ArraySpec("valid", "batch", "", "valid", dtype=np.bool_))
     found += [ArraySpec(f"results_{n}", "batch", "", "results", n, kind.dtype) for n, kind in enumerate(results)]
     found.append(ArraySpec("literals", "worker", "", "literals"))
-    found += [ArraySpec(name, "worker", "", name) for name in ("texts",) if name in used]
+    found += [ArraySpec(name, "worker", "", name) for name in ("signals", "texts") if name in used]
     found += [ArraySpec(f"undo_{n}", "worker", "", "undo", n, kind.dtype) for n, (_, kind) in enumerate(scratch)]
     return tuple(found)
 
@@ -231,6 +231,7 @@ WINDOWS: dict[str, tuple[str, Any, int]] = {
     "window_words": ("words", np.int64, 0),
     "window_floats": ("float_words", np.float64, 0),
     "window_tops": ("tops", np.int64, 0),
+    "window_float_tops": ("float_tops", np.float64, 0),
 }
 """The arrays that hold windows, by their names in transaction bodies; each stage appends its number for its own."""
 

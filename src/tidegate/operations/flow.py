@@ -57,6 +57,9 @@ TOP_WORDS = 1 << 12
 ROOM = -10
 """A step that finds an array full returns ROOM minus the code of that array (TABLE_FULL, ...)."""
 
+STOPPED = -7
+"""A step was interrupted by the user, and its group is undone: ROOM minus what the body returned."""
+
 
 _OWN = "0_"
 

@@ -35,7 +35,8 @@ from tidegate.operations.arrays import ArraySpec, name_in_code
 from tidegate.operations.flow import NO_GRAPHS, FlowsPlan, WindowParameter
 from tidegate.operations.layout import Kind, TableLayout, ValueType
 
-ESCAPE = -1
+ESCAPE, INTERRUPTED = -1, -3
+"""What a body returns instead of a status: plain Python must run the transaction; the user pressed Ctrl-C in a loop."""
 
 ResultForm = Literal["auto", "struct", "json"]
 """How the column `result` holds what transactions return: as one type or, if they differ, by transaction; always by
@@ -307,6 +308,11 @@ class ProgramPlan:
     def result_column(self) -> pa.DataType:
         """The type of the column `result` as users see it."""
         return pa.string() if self.result_json else self.result
+
+    @property
+    def may_loop(self) -> bool:
+        """Whether a transaction may never end, until the user interrupts it: by a `while`, or in plain Python."""
+        return any(spec.name == "signals" for spec in self.arrays) or not all(t.compiled for t in self.transactions)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -59,6 +59,8 @@ class SerialRun:
             interpreted = 0
             while True:
                 position = compiled(position, stop, order, kinds, status, arrays)
+                if position < 0:  # in a loop; its transaction is undone
+                    raise KeyboardInterrupt
                 while position < stop:  # transactions that are never compiled need no call of `run` in between
                     event = int(order[position])
                     if status[event] == 0:

@@ -17,7 +17,8 @@ from tidegate.api.window import WindowRows
 from tidegate.engine.batch import Batch
 from tidegate.engine.inputs import Input, TupleInput
 from tidegate.engine.interpreter import Interpreter, Rows, assigned, reason_of
-from tidegate.engine.kernels.windows import undo, window_insert
+from tidegate.engine.kernels.window_journal import undo
+from tidegate.engine.kernels.windows import window_insert
 from tidegate.engine.state.table import TableState
 from tidegate.foundation.errors import TidegateError
 from tidegate.operations.flow import ACTIVE, ROUNDS, MemberPlan

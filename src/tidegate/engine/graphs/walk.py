@@ -60,6 +60,7 @@ from tidegate.operations.flow import (
     PLAIN_GROUP,
     POSITION,
     REPLAYING,
+    STOPPED,
     STREAM_FULL,
     TABLE_FULL,
     TOUCHED_FULL,
@@ -102,6 +103,8 @@ class GraphWalk:
         self.plan, self.flows = program.plan, program.plan.flows
         self.recording = record and bool(self.flows.members)
         """Whether a history is kept: of all that runs, plain transactions too."""
+        self.half_run = False
+        """Whether Ctrl-C ended a batch in the middle, and its events cannot be undone."""
         self._plain = is_uncompiled()
         self.history: list[Step] = []
         self.waiting = Waiting()
@@ -305,6 +308,8 @@ class GraphWalk:
         """Go on up to an event, helping where machine code asks for it; returns how often plain Python ran."""
         began, control, interpreted = time.perf_counter(), lane.control, 0
         while (code := self._flow(lane, stop, batch)) != DONE:
+            if code == STOPPED:
+                raise KeyboardInterrupt
             with self._python:
                 if code == PLAIN_EVENT:
                     event = int(self._order[control[POSITION]])

@@ -32,21 +32,21 @@ A slot keeps one aggregate of one column over the visible rows:
          + 4  SPACE      -             numbers in a ring   buckets in a table, a power of two
          + 5             LOW           FRONT               USED: different values
          + 6             HIGH          BACK                ENTRY: words of a bucket
+         + 7  FLOATS     whether the column holds floats, by their bits
 
-    SUM        high * 2**32 + low, each the sum of one half of the values: exact, without a carry
+    SUM        of ints: high * 2**32 + low, each the sum of one half of the values: exact, without a carry
     MIN, MAX   a ring of row numbers: those rows that no later row beats; the answer is the oldest of them
     COUNTS     open addressing, value and count; a count of 0 is an empty bucket, half of the buckets stay empty
     RANKING    the same with a PLACE in each bucket, and behind the table a binary heap of its buckets, the
                most frequent value on top (of equally frequent ones the smaller): place n is above 2n+1 and 2n+2;
                here a row costs a logarithm, elsewhere it costs the same in a window of any size
 
-`journal` holds (index, what stood there) for each word that changed; `state` says how long it is and what is missing:
+Floats are compared and counted by rank (`kernels.ranks`). Python's min and max give NaN if it is the first row's, and
+pass over any other, so rings of row numbers leave NaN out; of equal values they keep the older, which may be -0.0.
+Rankings leave NaN out, too. A sum of floats has no slot: bodies add up the visible rows, as no other sum is the same.
 
-    state  0 LENGTH of the journal    1 NEEDS    2 WINDOW: base of the window that needs room
-           3 PART: 0 for the ring, n + 1 for slot n
-
-Nothing here allocates. When the journal or a window is full, NEEDS says so and nothing is written any more; who
-called takes the changes back with `undo` and lets `state.windows.Windows.make_room` do the rest.
+Every change goes through a journal (`kernels.window_journal`). Nothing here allocates: when the journal or a window is
+full, nothing is written any more, and who called undoes the changes and makes room.
 """
 
 from __future__ import annotations
@@ -54,11 +54,10 @@ from __future__ import annotations
 import numpy as np
 
 from tidegate.engine.kernels.index import scramble
+from tidegate.engine.kernels.ranks import is_nan, rank_of
+from tidegate.engine.kernels.window_journal import LENGTH, NEEDS, NOTHING, ask_room, put
 from tidegate.foundation.arithmetic import multiply, subtract
 from tidegate.foundation.jit import inline, kernel, kernel_or_plain
-
-LENGTH, NEEDS, WINDOW, PART, STATE_WORDS = 0, 1, 2, 3, 4
-NOTHING, JOURNAL_ROOM, WINDOW_ROOM = 0, 1, 2
 
 MODE, SIZE, SLIDE, COLUMNS, WIDTH, CAPACITY, RING, SLOTS = 0, 1, 2, 3, 4, 5, 6, 7
 FIRST, STAGED, NEXT, BOUNDARY, LATEST = 8, 9, 10, 11, 12
@@ -67,6 +66,7 @@ ROWS_MODE, TIME_MODE = 0, 1
 
 FUNCTION, COLUMN, OWNER, DATA, SPACE = 0, 1, 2, 3, 4
 LOW, HIGH = FRONT, BACK = USED, ENTRY = 5, 6
+FLOATS = 7
 SLOT_WORDS = 8
 SUM, MIN, MAX, COUNTS, RANKING = 0, 1, 2, 3, 4
 VALUE, COUNT, PLACE = 0, 1, 2
@@ -75,34 +75,6 @@ COUNTS_ENTRY, RANKING_ENTRY = 2, 3
 _HALF_BITS = 32
 _HALF_MASK = (1 << 32) - 1
 _HIGH_LIMIT = 1 << 31
-
-
-@inline
-def put(heap, journal, state, index, value):  # type: ignore[no-untyped-def]
-    """Change one word, remembering what stood there; does nothing once something is missing."""
-    if state[NEEDS] != NOTHING:
-        return
-    length = state[LENGTH]
-    if length >= journal.shape[0]:
-        state[NEEDS] = JOURNAL_ROOM
-        return
-    journal[length, 0], journal[length, 1] = index, heap[index]
-    heap[index] = value
-    state[LENGTH] = length + 1
-
-
-@kernel
-def undo(heap, journal, state, mark):  # type: ignore[no-untyped-def]
-    """Undo all changes made since the journal had the length `mark`, the newest first."""
-    for position in range(state[LENGTH] - 1, mark - 1, -1):
-        heap[journal[position, 0]] = journal[position, 1]
-    state[LENGTH] = mark
-
-
-@inline
-def _ask_room(state, base, part):  # type: ignore[no-untyped-def]
-    if state[NEEDS] == NOTHING:
-        state[NEEDS], state[WINDOW], state[PART] = WINDOW_ROOM, base, part
 
 
 # --- a tuple enters ----------------------------------------------------------------------------------------------
@@ -165,7 +137,7 @@ def _row_at(heap, base, number):  # type: ignore[no-untyped-def]
 def _stage(heap, journal, state, base, words, now):  # type: ignore[no-untyped-def]
     number = heap[base + NEXT]
     if number - heap[base + FIRST] >= heap[base + CAPACITY]:
-        _ask_room(state, base, 0)
+        ask_room(state, base, 0)
         return
     row = _row_at(heap, base, number)
     columns = heap[base + COLUMNS]
@@ -243,13 +215,21 @@ def _renew_extreme(heap, journal, state, base, at, span):  # type: ignore[no-unt
     ring, width, last = base + heap[base + RING] + heap[at + COLUMN], heap[base + WIDTH], heap[base + CAPACITY] - 1
     numbers, numbers_last = base + heap[at + DATA], heap[at + SPACE] - 1
     front, back = heap[at + FRONT], heap[at + BACK]
-    largest = heap[at + FUNCTION] == MAX
+    largest, floats = heap[at + FUNCTION] == MAX, heap[at + FLOATS] != 0
     while front < back and heap[numbers + (front & numbers_last)] < leaving_stop:
         front += 1
     for number in range(entering, entering_stop):
         value = heap[ring + (number & last) * width]
+        if floats:
+            if is_nan(value):
+                continue
+            value = rank_of(value)
         while front < back:
             other = heap[ring + (heap[numbers + ((back - 1) & numbers_last)] & last) * width]
+            if floats:
+                other = rank_of(other)
+                if value == other:
+                    break
             if (value < other) if largest else (value > other):
                 break
             back -= 1
@@ -268,11 +248,19 @@ def _renew_counts(heap, journal, state, base, at, span):  # type: ignore[no-unty
     for number in range(leaving, leaving_stop):
         if state[NEEDS] != NOTHING:
             return
-        _count_down(heap, journal, state, base, at, heap[_row_at(heap, base, number) + column])
+        value = heap[_row_at(heap, base, number) + column]
+        if heap[at + FLOATS] == 0:
+            _count_down(heap, journal, state, base, at, value)
+        elif not is_nan(value):
+            _count_down(heap, journal, state, base, at, rank_of(value))
     for number in range(entering, entering_stop):
         if state[NEEDS] != NOTHING:
             return
-        _count_up(heap, journal, state, base, at, heap[_row_at(heap, base, number) + column])
+        value = heap[_row_at(heap, base, number) + column]
+        if heap[at + FLOATS] == 0:
+            _count_up(heap, journal, state, base, at, value)
+        elif not is_nan(value):
+            _count_up(heap, journal, state, base, at, rank_of(value))
 
 
 @inline
@@ -301,7 +289,7 @@ def _count_up(heap, journal, state, base, at, value):  # type: ignore[no-untyped
     if count == 0:
         used = heap[at + USED]
         if 2 * (used + 1) > heap[at + SPACE]:
-            _ask_room(state, base, 1 + (at - base - HEADER_WORDS) // SLOT_WORDS)
+            ask_room(state, base, 1 + (at - base - HEADER_WORDS) // SLOT_WORDS)
             return
         put(heap, journal, state, at + USED, used + 1)
         put(heap, journal, state, entry + VALUE, value)
@@ -448,8 +436,12 @@ def window_sum(heap, base, slot):  # type: ignore[no-untyped-def]
 
 @inline
 def window_min(heap, base, slot):  # type: ignore[no-untyped-def]
-    """The smallest value of a column; 0 when no row is visible."""
+    """The smallest value of a column, a float by its bits; 0 when no row is visible."""
     at = _kept_at(heap, base, slot)
+    if heap[at + FLOATS] != 0 and heap[base + STAGED] > heap[base + FIRST]:
+        oldest = heap[_row_at(heap, base, heap[base + FIRST]) + heap[at + COLUMN]]
+        if is_nan(oldest):
+            return oldest
     if heap[at + FRONT] == heap[at + BACK]:
         return 0
     number = heap[base + heap[at + DATA] + (heap[at + FRONT] & (heap[at + SPACE] - 1))]
@@ -475,8 +467,8 @@ def window_frequency(heap, base, slot, value):  # type: ignore[no-untyped-def]
 def window_top(heap, base, slot, k, values_out):  # type: ignore[no-untyped-def]
     """The k most frequent values, fewer where there are not so many or no room for them; returns how many.
 
-    What was found fills `values_out` from the left. Right of it, in order, stand the places that may come next, the
-    children of what was found, but no more of them than are still wanted. So it costs k * k at most.
+    What was found fills `values_out` from the left, floats by their bits. Right of it, in order, stand the places that
+    may come next, the children of what was found, but no more of them than are still wanted. So it costs k * k at most.
     """
     at = _kept_at(heap, base, slot)
     table, order, used = base + heap[at + DATA], _order_of(heap, base, at), heap[at + USED]
@@ -497,4 +489,7 @@ def window_top(heap, base, slot, k, values_out):  # type: ignore[no-untyped-def]
             if position < wanted:
                 values_out[position] = child
             stop = min(stop + 1, wanted)
+    if heap[at + FLOATS] != 0:
+        for rank in range(wanted):
+            values_out[rank] = rank_of(values_out[rank])
     return wanted

@@ -7,7 +7,7 @@ Compiled code works on these arrays, and finds a window by its number:
 
               header 16 words   MODE SIZE SLIDE COLUMNS WIDTH CAPACITY RING SLOTS
                                 FIRST STAGED NEXT BOUNDARY LATEST - - -
-              slots   8 each    FUNCTION COLUMN OWNER DATA SPACE, two words of its own, -
+              slots   8 each    FUNCTION COLUMN OWNER DATA SPACE, two words of its own, FLOATS
               ring              CAPACITY rows of WIDTH words
               data              of slot 0, of slot 1, ...
 
@@ -31,22 +31,28 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.engine.kernels.window_journal import (
+    JOURNAL_ROOM,
+    LENGTH,
+    NEEDS,
+    NOTHING,
+    PART,
+    STATE_WORDS,
+    WINDOW,
+    WINDOW_ROOM,
+)
 from tidegate.engine.kernels.windows import (
     CAPACITY,
     COUNTS,
     COUNTS_ENTRY,
     ENTRY,
     FIRST,
+    FLOATS,
     HEADER_WORDS,
-    JOURNAL_ROOM,
     LATEST,
-    LENGTH,
     MAX,
     MIN,
-    NEEDS,
     NEXT,
-    NOTHING,
-    PART,
     RANKING,
     RANKING_ENTRY,
     RING,
@@ -54,12 +60,9 @@ from tidegate.engine.kernels.windows import (
     SLOT_WORDS,
     SPACE,
     STAGED,
-    STATE_WORDS,
     SUM,
     TIME_MODE,
     WIDTH,
-    WINDOW,
-    WINDOW_ROOM,
     fill,
 )
 from tidegate.operations.flow import TOP_WORDS
@@ -130,7 +133,8 @@ class Windows:
         """The tuple that is about to enter a window; the same as floats."""
         self.float_words = self.words.view(np.float64)
         self.tops = np.zeros(TOP_WORDS, np.int64)
-        """What calls of `top` returned in the current transaction."""
+        """What calls of `top` returned in the current transaction; the same as floats."""
+        self.float_tops = self.tops.view(np.float64)
         self._ring_rows = ring_rows
         self._table_buckets = table_buckets
 
@@ -285,6 +289,7 @@ def _built(layout: WindowLayout, scalars: Array, words: Array, rows: int, bucket
             size = space * entry + space // 2
         slots[slot, : SPACE + 1] = function, column, owners[slot], end, space
         slots[slot, ENTRY] = entry
+        slots[slot, FLOATS] = layout.columns[column][1] is Kind.FLOAT
         end += size if owners[slot] == slot else 0
     window = np.zeros(end, np.int64)
     mode = TIME_MODE if layout.mode == "time" else ROWS_MODE
