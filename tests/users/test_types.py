@@ -20,7 +20,7 @@ import pytest
 from ..pages import pages, programs
 
 ROOT = Path(__file__).parents[2]
-SHOP, MISTAKES = (Path(__file__).parent / name for name in ("webshop.py", "mistakes.py"))
+SHOP, ORDERS, MISTAKES = (Path(__file__).parent / name for name in ("webshop.py", "orders.py", "mistakes.py"))
 EXAMPLES = {name: code for page in pages() for name, code in programs(page)}
 
 Found = dict[str, dict[int, list[str]]]
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's folder with all programs, and nothing that would make a checker milder."""
     assert metadata.version("pyarrow-stubs"), "Arrow's types, which a user who checks strictly installs, too"
     made = tmp_path_factory.mktemp("user")
-    for file in (SHOP, MISTAKES):
+    for file in (SHOP, ORDERS, MISTAKES):
         (made / file.name).write_text(file.read_text())
     for name, code in EXAMPLES.items():
         (made / name).write_text(code)
@@ -69,7 +69,7 @@ def mypy(folder: Path) -> Found:
 @pytest.fixture(scope="module")
 def pyright(folder: Path) -> Found:
     printed = json.loads(call(folder, "basedpyright", "--outputjson", "--pythonpath", sys.executable))
-    assert printed["summary"]["filesAnalyzed"] == len(EXAMPLES) + 2
+    assert printed["summary"]["filesAnalyzed"] == len(EXAMPLES) + 3
     found: Found = {}
     for told in printed["generalDiagnostics"]:
         lines = found.setdefault(Path(told["file"]).name, {})
@@ -88,7 +88,7 @@ def checked(request: pytest.FixtureRequest) -> Checked:
 
 
 def test_a_whole_program_has_no_complaint(checked: Checked) -> None:
-    assert checked(SHOP.name) == {}
+    assert checked(SHOP.name) == checked(ORDERS.name) == {}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
