@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tidegate as tg
 from tidegate import spark as tidegate_spark
-from tidegate.spark import await_outcome, read_state, session, transact
+from tidegate.spark import await_outcome, read_batches, read_state, session, transact
 from tidegate.spark.java import ensure_java
 
 from ..wrong_values import Account, answers, booked, deposit
@@ -65,6 +65,8 @@ def test_reading_back_says_what_it_requires(spark: SparkSession, state: Path) ->
     verify(lambda v: read_state(spark, v, Account), set())  # no other folder is a state
     verify(lambda v: read_state(spark, state, v), {"table"})
     verify(lambda v: read_state(spark, state, Account, version=v), {"None", "one"})
+    verify(lambda v: read_batches(v, state), set())
+    verify(lambda v: read_batches(spark, v), set())
     verify(lambda v: await_outcome(v, 1, timeout=0), set())
     verify(lambda v: await_outcome(state, v, timeout=0), set())
     verify(lambda v: await_outcome(state, 1, timeout=0.1 if isinstance(v, int | float) and v > 0 else v), set())

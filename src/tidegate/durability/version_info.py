@@ -62,6 +62,7 @@ class VersionInfo:
     the newest version, up to this one, of that kind; 0 when there is none. So one look at a version tells whether the
     rows can be had from files alone: if `ran` is not above the snapshot that the version is rebuilt from. `weight` is
     about what the rows take that the events changed: running them costs as much at least, however few bytes they are.
+    `report` is what the batch did, for people (batch_facts.py); empty where no batch made the version.
 
     `whole` is the newest version, up to this one, whose change file holds all rows and not only those that changed; 0
     when there is none. Nothing below it is needed for the rows, and its tables need not be those of the versions below.
@@ -94,6 +95,7 @@ class VersionInfo:
     program: str = ""
     ran: int = 0
     weight: int = 0
+    report: dict[str, Any] = field(default_factory=dict)
     whole: int = 0
     result: Any = ""
 
@@ -120,6 +122,8 @@ def to_fields(info: VersionInfo) -> dict[str, Any]:
         fields["whole"] = info.whole
     if info.result:
         fields["result"] = info.result
+    if info.report:
+        fields["report"] = info.report
     fields["owner"] = None if info.owner is None else asdict(info.owner)
     fields["layouts"] = [layout.to_json() for layout in info.layouts]
     return fields
@@ -146,6 +150,7 @@ def from_header(file: str, version: int, kind: Kind, header: Header) -> VersionI
         program=fields.get("program", ""),
         ran=fields.get("ran", 0),
         weight=fields.get("weight", 0),
+        report=dict(fields.get("report", {})),
         whole=fields.get("whole", 0),
         result=fields.get("result", ""),
     )

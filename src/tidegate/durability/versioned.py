@@ -35,6 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
+from tidegate.durability.batch_facts import facts_of
 from tidegate.durability.evolution import require_fit, require_no_renaming
 from tidegate.durability.fingerprint import fingerprint, require_repeatable
 from tidegate.durability.housekeeping import Housekeeping
@@ -236,6 +237,7 @@ class VersionedEngine:
         self._owner = owner
         info = self._info(applicant.name, applicant.batch)
         info = replace(info, events=events.num_rows, committed=result.report.committed, high=high)
+        info = replace(info, report=facts_of(result.report))
         if kept is not None:
             info = replace(info, program=self._fingerprint, weight=result.written_bytes)
         written = self._store.commit(info, result.changes, order, records, kept)

@@ -6,8 +6,9 @@ the JVM or a SparkContext, so the same code serves classic sessions and Spark Co
 """
 
 from tidegate.spark.awaiting import await_outcome
+from tidegate.spark.batches import read_batches
 from tidegate.spark.session import session
 from tidegate.spark.state_reader import read_state
 from tidegate.spark.transact import transact
 
-__all__ = ["await_outcome", "read_state", "session", "transact"]
+__all__ = ["await_outcome", "read_batches", "read_state", "session", "transact"]

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tidegate.durability import ownership
 from tidegate.foundation.storage import open_storage
+from tidegate.spark.batches import log_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +67,10 @@ class _Release(StreamingQueryListener):
         """Nothing: its first batch makes it the owner."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Nothing to do while it runs."""
+        """Log what the micro-batch did."""
+        with _lock:
+            paths = sorted(_paths)
+        log_batch(paths, event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """An idle query keeps what it owns."""

@@ -48,6 +48,7 @@ from tidegate.foundation.storage import open_storage
 from tidegate.foundation.tracebacks import briefly
 from tidegate.operations.decision import Strategy, check_strategy
 from tidegate.operations.plan import Program, ResultForm
+from tidegate.spark.batches import observation
 from tidegate.spark.columns import PARTITION_COLUMN, check_events, output_schema
 from tidegate.spark.cores import executor_cores
 from tidegate.spark.known_programs import remember
@@ -210,7 +211,7 @@ def _observed(events: DataFrame, path: str) -> DataFrame:
     count = F.count(F.lit(1)).alias("events")
     try:
         # The select makes a new DataFrame: Spark merges equal observations of the same DataFrame into one.
-        observed = events.select("*").observe(f"transact(state={path!r}): a plan can use a state once", count)
+        observed = events.select("*").observe(observation(path), count)
         _ = observed.schema
     except AnalysisException as error:
         if error.getCondition() != "DUPLICATED_METRICS_NAME":

@@ -1,0 +1,68 @@
+"""What each micro-batch did: as a DataFrame, and one line in the driver's log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tidegate as tg
+from tidegate.spark import read_batches, transact
+
+from .ledgers import deposit
+
+
+@tg.table(key="id")
+class Purse:
+    id: int
+    coins: int = 0
+
+
+@tg.transaction
+def take(purse: Purse, coins: int) -> int:
+    tg.require(coins > 0, "nothing to take")
+    purse.coins += coins
+    return purse.coins
+
+
+def test_a_stream_tells_what_each_micro_batch_did(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state, source = tmp_path / "state", tmp_path / "in"
+    source.mkdir()
+    events = spark.readStream.schema("purse long, coins long").json(str(source))
+    outcomes = transact(events, [take], state=state)
+    with caplog.at_level(logging.INFO, "tidegate.spark.batches"):
+        for number, coins in enumerate((5, 0)):
+            (source / f"{number}.json").write_text(f'{{"purse": 1, "coins": {coins}}}\n{{"purse": 2, "coins": 1}}')
+            writer = outcomes.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "check"))
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+        deadline = time.monotonic() + 20
+        while len(caplog.messages) < 2 and time.monotonic() < deadline:  # listeners are told a little later
+            time.sleep(0.05)
+    rows = read_batches(spark, state).orderBy("version").collect()
+    assert [(row["batch"], row["events"], row["committed"], row["aborted"]) for row in rows] == [
+        (0, 2, 2, {}),
+        (1, 2, 1, {"nothing to take": 1}),
+    ]
+    assert {row["query"] for row in rows} == {str(query.id)}
+    assert all(row["strategy"] == "serial" and row["seconds"]["execute"] > 0 and row["bytes"] > 0 for row in rows)
+    lines = [line for line in caplog.messages if str(state) in line]
+    assert len(lines) == 2, "one for each micro-batch"
+    assert f"version 2, batch 1 of {query.id}: 2 events, 1 committed, aborted: nothing to take 1; serial" in lines[1]
+
+
+def test_a_path_without_a_state_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(tg.InputError, match="read_batches: there is no state at"):
+        read_batches(spark, tmp_path / "none")
+
+
+def test_a_batch_dataframe_is_a_batch_too(spark: SparkSession, tmp_path: Path) -> None:
+    events = spark.createDataFrame([(1, 5), (2, 6)], "dst long, amount long")
+    transact(events, [deposit], state=tmp_path / "state").collect()
+    (row,) = read_batches(spark, tmp_path / "state").collect()
+    assert (row["events"], row["committed"], row["committed_at"] is not None) == (2, 2, True)
