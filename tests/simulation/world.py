@@ -38,6 +38,7 @@ from unittest import mock
 import pyarrow as pa
 
 from tidegate.durability import housekeeping, ownership, version_reader, versioned, versions
+from tidegate.durability.batch_facts import facts_of
 from tidegate.durability.compactor import Compactor
 from tidegate.durability.served import call_applicant, once_applicant, stream_applicant
 from tidegate.durability.version_info import Owner
@@ -125,6 +126,7 @@ class World:
                 (Compactor, "request", lambda compactor, version, _: work_at_once(compactor, (version, 0), None)),
                 (Compactor, "sweep", lambda compactor, epoch: work_at_once(compactor, None, epoch)),
                 (versioned, "CATCH_UP_MAX", 2),
+                (versioned, "facts_of", lambda report: facts_of(replace(report, seconds={}, why=""))),  # measured
                 (version_reader, "HEADERS_MAX", 3),
             ):
                 patches.enter_context(mock.patch.object(owner, name, value))
