@@ -405,7 +405,6 @@ class LoggedEngine:
         self._owner = Owner(f"{EMBEDDED}-{uuid.uuid4()}", "tg.Engine", ENGINE)
         newest = self._checkpoints.store.tip()
         self._epoch = ownership.admit(self._storage, newest, self._owner)
-        warn_of_change(self._storage.path, newest, self.program.plan)
         if newest is None:
             empty = VersionInfo(1, "change", EMBEDDED, 0, 0, time.time(), epoch=self._epoch, owner=self._owner)
             try:
@@ -417,6 +416,7 @@ class LoggedEngine:
                 ) from None
         self._checkpoints.newest = newest
         parent = self._recover()
+        warn_of_change(self._storage.path, newest, self.program.plan)
         if self._repeatable:
             self._log.begin(
                 self._commands + 1,
