@@ -68,6 +68,7 @@ def test_a_wrong_type_is_named_with_what_is_required_and_how_to_cast(spark: Spar
 def test_the_advised_cast_of_a_fraction_loses_no_cents(spark: SparkSession) -> None:
     message = refusal(spark, "transaction string, src long, dst long, amount decimal(18,2)", PROGRAM)
     assert """events.withColumn("amount", (events["amount"] * 100).cast("long")): whole units of 1/100""" in message
+    assert "or declare it Annotated[Decimal, tg.digits(18, 2)], and cast nothing" in message
     message = refusal(spark, "transaction string, src decimal(9,0), dst long, amount double", PROGRAM)
     assert """events["src"].cast("long")""" in message  # nothing is behind the point
     assert """F.round(events["amount"] * 100).cast("long"))""" in message

@@ -139,7 +139,9 @@ def _column(
         return []
     given = found[name].simpleString()
     target = {"order_by": "long", "requests": "string"}.get(why, required)
-    cast, caution = _cast(found[name], name, target)
+    cast, caution = _cast(kind := found[name], name, target)
+    if isinstance(kind, T.DecimalType) and why not in ("order_by", "requests"):
+        caution += f"; or declare it Annotated[Decimal, tg.digits({kind.precision}, {kind.scale})], and cast nothing"
     example = f'events.withColumn("{name}", {cast})'
     return [f"  column {name!r} is {given}: required {required} ({why}); cast it, for example {example}{caution}"]
 
