@@ -54,7 +54,7 @@ class LookingBodies(Bodies):
             self.look_up()
         elif self.reach.remembered and choose.chance(16):
             self.history_loop()
-        elif (self.reach.remembered or self.reach.tables) and choose.chance(14):
+        elif (self.reach.remembered or self.reach.tables) and choose.chance(7):
             self.delete()
         else:
             return super().statement(depth)
