@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 import tidegate as tg
+from tidegate.cli import app
+from tidegate.foundation.processors import processors
 from tidegate.spark import read_batches, transact
 
 from .ledgers import deposit
@@ -54,6 +57,18 @@ def test_a_stream_tells_what_each_micro_batch_did(
     lines = [line for line in caplog.messages if str(state) in line]
     assert len(lines) == 2, "one for each micro-batch"
     assert f"version 2, batch 1 of {query.id}: 2 events, 1 committed, aborted: nothing to take 1; serial" in lines[1]
+
+
+@pytest.mark.parametrize(("asked", "got"), [(None, min(2, processors())), (1, 1), (3, 3)])
+def test_a_batch_runs_on_the_cores_of_its_executor_unless_told_otherwise(
+    spark: SparkSession, tmp_path: Path, asked: int | None, got: int
+) -> None:
+    events = spark.createDataFrame([(1, 5), (2, 1)], "purse long, coins long")
+    assert transact(events, [take], state=tmp_path / "state", strategy="lock", workers=asked).count() == 2
+    (row,) = read_batches(spark, tmp_path / "state").collect()
+    assert (row["strategy"], row["workers"]) == ("lock", got)
+    printed = CliRunner(env={"COLUMNS": "160"}).invoke(app, ["state", "ls", str(tmp_path / "state")]).stdout
+    assert ("lock, " in printed) == (got > 1) and (f"lock, {got} workers" in printed or got == 1)
 
 
 def test_a_path_without_a_state_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The table of `tidegate state ls`: as many columns as there is room for, the most telling ones first.
 
-80 columns   version  kind    query     batch  made at   events  aborted  rows       size
+110 columns  version  kind    query     batch  made at   events  aborted  strategy  rows       size
+80 columns   version  kind    query     batch  made at   events  aborted  rows
 40 columns   version  batch  made at  events  aborted
 """
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _BETWEEN = 2  # blanks between two columns, and half of them at either edge
 
-_FIRST_TO_GO = ("size", "kind", "query", "rows", "batch", "aborted", "made at")
+_FIRST_TO_GO = ("size", "strategy", "kind", "query", "rows", "batch", "aborted", "made at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ def _columns(infos: Sequence[VersionInfo], short: bool) -> list[_Column]:
         _Column("made at", _moments(infos, short), "left"),
         _Column("events", [f"{info.events:,}" for info in infos]),
         _Column("aborted", [f"{info.events - info.committed:,}" for info in infos]),
+        _Column("strategy", [_strategy(info) for info in infos], "left"),
         _Column("rows", [_rows(info) for info in infos]),
         _Column("size", [filesize.decimal(info.size, precision=0) for info in infos]),
     ]
@@ -76,6 +78,12 @@ def _kind(info: VersionInfo) -> str:
     if info.program:
         return "events"
     return "whole" if info.kind == "change" and info.whole == info.version else info.kind
+
+
+def _strategy(info: VersionInfo) -> str:
+    """How the version's batch ran, and on how many workers; versions that no batch made say nothing."""
+    strategy, workers = visible(info.report.get("strategy", "")), info.report.get("workers", 1)
+    return f"{strategy}, {workers} workers" if workers > 1 else strategy
 
 
 def _moments(infos: Sequence[VersionInfo], short: bool) -> list[str]:
