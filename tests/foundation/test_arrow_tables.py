@@ -47,3 +47,17 @@ def test_what_is_no_table_is_refused(wrong: object) -> None:
         as_table("rows", wrong)
     with pytest.raises(InputError, match=r"rows: dict cannot become an Arrow table"):
         as_table("rows", {"a": [1], "b": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]),
+        pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]),
+        pd.DataFrame([[1, 2]], columns=["a", "a"]),
+    ],
+    ids=["table", "record batch", "pandas"],
+)
+def test_two_columns_of_one_name_are_refused(given: object) -> None:
+    with pytest.raises(InputError, match=r"[Cc]olumn.*'?a'?"):
+        as_table("events", given)

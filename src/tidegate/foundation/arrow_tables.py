@@ -34,14 +34,21 @@ _REQUIRED = "a pyarrow.Table, a RecordBatch, a pandas.DataFrame or a list of dic
 
 
 def as_table(what: str, given: Any) -> pa.Table:
-    """The rows as an Arrow table; InputError for anything that is none."""
-    if isinstance(given, pa.Table):
-        return given
+    """The rows as an Arrow table; InputError for anything that is none, or has two columns of one name."""
+    table = given if isinstance(given, pa.Table) else _converted(what, given)
+    names = table.column_names
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{what}: {names.count(repeated)} columns are called {repeated!r}; rename or drop all but one")
+    return table
+
+
+def _converted(what: str, given: Any) -> pa.Table:
     if isinstance(given, pa.RecordBatch):
         return pa.Table.from_batches([given])
     try:
         return _made(what, given)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise InputError(
             f"{what}: {type(given).__name__} cannot become an Arrow table: {error}; give each column values of one type"
         ) from error
