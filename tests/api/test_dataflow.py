@@ -294,7 +294,7 @@ class TestRefusals:
         monkeypatch.setattr(streams, "TOP_WORDS", 5)
         refused(declare, "top()", "more than 5 values")
 
-    def test_a_float_is_not_summed(self) -> None:
+    def test_a_sum_of_floats_is_no_int(self) -> None:
         prices = tg.stream("prices", account=int, price=float)
 
         def declare() -> Any:
@@ -302,7 +302,7 @@ class TestRefusals:
             def f(account: Account, seen: tg.window(prices, rows=3)) -> None:  # type: ignore[valid-type]
                 account.balance = seen.sum("price")
 
-        refused(declare, "sum", "price", "go through the rows")
+        refused(declare, "Account.balance holds int, got float", "write int(...) or round(...)")
 
 
 class TestAnnotatedWindows:

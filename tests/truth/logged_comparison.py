@@ -261,6 +261,11 @@ class _InMemory:
         core.graphs()  # they remember in tables, which they read when somebody asks
         return core
 
+    @property
+    def last_batch(self) -> Any:
+        """What the engine with a directory did."""
+        return self.lives.engine.last_batch
+
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
             got, in_memory = (getattr(engine, name)(*arguments, **named) for engine in (self.lives.engine, self.memory))
