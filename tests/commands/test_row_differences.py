@@ -79,7 +79,7 @@ def test_a_composite_key_is_found_by_its_fields(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [(["B"], r"\(row, number\): required 2 values"), (["B", "x"], "'number' holds int, got 'x'")],
+    [(["B"], r"\(row: str, number: int\): required 2 values"), (["B", "x"], "'number' holds int, got 'x'")],
 )
 def test_a_key_that_cannot_be_is_refused(tmp_path: Path, texts: list[str], message: str) -> None:
     rows = stored_rows.rows_at(make_state(tmp_path), SEAT, 3)

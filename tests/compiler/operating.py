@@ -49,6 +49,7 @@ class Desk:
         found |= {("batch", "", "results", number): array for number, array in enumerate(self.results)}
         found["worker", "", "literals", None] = self._array(plan.literals, Kind.STR)
         found["worker", "", "texts", None] = self.strings.places
+        found["worker", "", "signals", None] = np.zeros(1, np.int64)
         for number, (_, kind) in enumerate(plan.scratch):
             found["worker", "", "undo", number] = np.zeros(longest, kind.dtype)
         unused = np.zeros(0, np.int64)  # slots of columns: `operate` is told its slots

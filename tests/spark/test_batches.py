@@ -31,6 +31,11 @@ def take(purse: Purse, coins: int) -> int:
     return purse.coins
 
 
+def lines(caplog: pytest.LogCaptureFixture, state: Path) -> list[str]:
+    """What was logged of a state; listeners may still be told of other tests' streams."""
+    return [line for line in caplog.messages if str(state) in line]
+
+
 def test_a_stream_tells_what_each_micro_batch_did(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -45,7 +50,7 @@ def test_a_stream_tells_what_each_micro_batch_did(
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
         deadline = time.monotonic() + 20
-        while len(caplog.messages) < 2 and time.monotonic() < deadline:  # listeners are told a little later
+        while len(lines(caplog, state)) < 2 and time.monotonic() < deadline:  # listeners are told a little later
             time.sleep(0.05)
     rows = read_batches(spark, state).orderBy("version").collect()
     assert [(row["batch"], row["events"], row["committed"], row["aborted"]) for row in rows] == [
@@ -54,9 +59,9 @@ def test_a_stream_tells_what_each_micro_batch_did(
     ]
     assert {row["query"] for row in rows} == {str(query.id)}
     assert all(row["strategy"] == "serial" and row["seconds"]["execute"] > 0 and row["bytes"] > 0 for row in rows)
-    lines = [line for line in caplog.messages if str(state) in line]
-    assert len(lines) == 2, "one for each micro-batch"
-    assert f"version 2, batch 1 of {query.id}: 2 events, 1 committed, aborted: nothing to take 1; serial" in lines[1]
+    found = lines(caplog, state)
+    assert len(found) == 2, "one for each micro-batch"
+    assert f"version 2, batch 1 of {query.id}: 2 events, 1 committed, aborted: nothing to take 1; serial" in found[1]
 
 
 @pytest.mark.parametrize(("asked", "got"), [(None, min(2, processors())), (1, 1), (3, 3)])
