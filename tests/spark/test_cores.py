@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,12 @@ from tidegate.spark.cores import WHOLE_MACHINE, cores_of, task_workers
 )
 def test_the_cores_of_an_executor(master: str, executor: str, expected: int) -> None:
     assert cores_of(master, executor) == expected
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other test processes are children of the same process, and may run tasks of their own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def count_workers(asked: int | None, executor: int) -> int:
