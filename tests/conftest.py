@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     found = numba_interfaces.changes()
     if found:
         pytest.exit(numba_interfaces.advice(found), returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own handler: a job in the background ignores the signal."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
 
 
 @pytest.fixture(scope="session")

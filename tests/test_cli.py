@@ -119,7 +119,7 @@ class TestStateLs:
         lines = result.stdout.splitlines()
         table = lines[: next(number for number, line in enumerate(lines) if line.startswith(("state ", "no room")))]
         assert all(len(line.rstrip()) <= width for line in table[1:]) and "..." not in result.stdout
-        assert ("no room for: size, kind" in result.stdout) == left_out
+        assert ("no room for: size, strategy, kind" in result.stdout) == left_out
         assert left_out or any("whole" in line for line in table)
 
     def test_a_batch_without_events_has_a_number_and_an_adopted_version_has_none(self, store: VersionStore) -> None:

@@ -420,14 +420,6 @@ def test_threads_that_execute_see_committed_states_only(directory: str | None) -
     assert seen.total() > threads * 20
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Python's own handler: a job in the background ignores the signal."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, previous)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_plain_function_and_leaves_nothing_of_it() -> None:
     @tg.transaction(compiled=False)

@@ -234,6 +234,7 @@ def test_signals_are_noted_only_while_somebody_watches() -> None:
         assert not signals().any()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_users_function_is_ended_at_once() -> None:
     ran = []
     with pytest.raises(KeyboardInterrupt), Interrupts(watch=True), ending_at_once():
