@@ -9,6 +9,7 @@ carried by a kind. All of them answer the same questions, so whoever moves value
 
 from __future__ import annotations
 
+import abc
 import enum
 import operator
 from typing import Any, ClassVar
@@ -194,16 +195,16 @@ _ZERO: dict[Kind, Plain] = {Kind.INT: 0, Kind.FLOAT: 0.0, Kind.BOOL: False, Kind
 # --- types that a kind carries -----------------------------------------------------------------------------------
 
 
-class Carried:
+class Carried(abc.ABC):
     """A value type that a kind carries; `Kind` says what the methods mean."""
 
     kind: ClassVar[Kind] = Kind.INT
     optional: ClassVar[bool] = False
 
     @property
+    @abc.abstractmethod
     def label(self) -> str:
         """The type as messages name it."""
-        raise NotImplementedError
 
     @property
     def family(self) -> str:
@@ -211,9 +212,9 @@ class Carried:
         return self.label
 
     @property
+    @abc.abstractmethod
     def arrow(self) -> pa.DataType:
         """The Arrow type outside."""
-        raise NotImplementedError
 
     @property
     def dtype(self) -> type[np.generic]:
@@ -225,17 +226,17 @@ class Carried:
         """The plain form of what a field without a declared default reads as."""
         return self.kind.zero
 
+    @abc.abstractmethod
     def fit(self, value: Any) -> Any:
         """A Python value as this type holds it."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def encode(self, value: Any) -> Any:
         """A fitted Python value in its plain form."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def decode(self, plain: Any) -> Any:
         """The Python value of a plain form."""
-        raise NotImplementedError
 
     def take(self, found: Any) -> Any:
         """The Python value of what an Arrow column gives; ValueError if it is none."""
@@ -248,17 +249,17 @@ class Carried:
         """A Python value as an Arrow column takes it."""
         return value
 
+    @abc.abstractmethod
     def accepts(self, found: pa.DataType) -> bool:
         """Whether a column of an Arrow type can carry values of this type."""
-        raise NotImplementedError
 
     def advice(self, found: pa.DataType) -> str:
         """What to do with a column that is not accepted."""
         return "cast the column before the transactions"
 
+    @abc.abstractmethod
     def unpack(self, column: pa.Array) -> Unpacked:
         """The words of a column, strings as Arrow texts."""
-        raise NotImplementedError
 
     def pack(self, values: Any, valid: Mask | None = None) -> pa.Array:
         """Words as a column, strings given as Arrow texts; null where `valid` is false."""
