@@ -12,6 +12,7 @@ against the plain Python functions.
     leaderboard        a talent show as a dataflow graph
     chains             dataflow graphs of any length
     mixed              plain transactions beside a graph
+    tpcx_bb            five queries over clicks and sales, as ordered pipelines
 
 `workload` holds what they have in common, `cost` what an operation costs. Workloads use the public
 API alone (`import tidegate as tg`).
