@@ -24,6 +24,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "compiler/unit.py",
         "operations/plan.py",
     ),
+    "compiler/test_operators.py": ("compiler/records.py", "operations/pipeline.py"),
     "compiler/test_arithmetic.py": ("compiler/numbers.py",),
     "compiler/test_values.py": ("compiler/decimals.py", "compiler/times.py"),
     "operations/test_values.py": (

@@ -35,6 +35,7 @@ from tidegate.compiler.types import (
 from tidegate.operations.arrays import column_array, exists_array, key_array
 from tidegate.operations.decimals import Digits
 from tidegate.operations.kinds import Carried, Kind
+from tidegate.operations.layout import Column
 from tidegate.operations.plan import Access
 from tidegate.operations.times import Duration
 from tidegate.operations.values import Enumeration, Optional
@@ -174,6 +175,10 @@ class Expressions(Numbers):
         owner = self.owner_or_none(node.value)
         if owner is None:
             return self.outside(node)
+        return self.field(owner, node)
+
+    def field(self, owner: Term, node: ast.Attribute) -> Term:
+        """A field of a row, or a part of a value."""
         if isinstance(owner.type, Carried):
             return self.part(owner, node)
         owner = self.row(owner, node.value)
@@ -188,9 +193,13 @@ class Expressions(Numbers):
             if column.name == field:
                 self.access(owner.type, field, "read", node)
                 array = self.array(column_array(table.name, field))
-                return Term(self.keep(f"{array}[{owner.code}]"), values.in_body(column.type))
+                return Term(self.keep(f"{array}[{owner.code}]"), self.type_of(table.name, column, node))
         fields = ", ".join(column.name for column in table.columns)
         self.refuse(node, f"table {table.name} has no field {field!r}", f"fields are: {fields} (and exists)")
+
+    def type_of(self, owner: str, column: Column, node: ast.AST) -> Type:
+        """The type of what a field holds, inside a body."""
+        return values.in_body(column.type)
 
     def key_field(self, row: str, row_type: Row, field: str) -> Term:
         """A field of a row's key, which never changes."""
@@ -340,7 +349,7 @@ class Expressions(Numbers):
             return self.lazy_bool(node, first)
         if isinstance(first.type, Optional) and isinstance(node.op, ast.Or):
             return self.default(node, first)
-        result = self.keep(first.code)
+        result = self.kept(first).code
         negation = "" if isinstance(node.op, ast.And) else "not "
         for operand in node.values[1:]:
             with self.guarded(f"if {negation}{self.truth(Term(result, first.type), node)}:", node.values[0]):
@@ -351,7 +360,7 @@ class Expressions(Numbers):
                         f"and/or mix {describe(first.type)} and {describe(other.type)}",
                         "compare explicitly, for example `x != 0 and ...`",
                     )
-                self.emit(f"{result} = {other.code}")
+                self.bind(result, other)
         return Term(result, first.type)
 
     def default(self, node: ast.BoolOp, first: Term) -> Term:
@@ -394,9 +403,9 @@ class Expressions(Numbers):
         with self.guarded("else:", ast.UnaryOp(ast.Not(), node.test)):
             second = self.value(node.orelse)
             joined = self.join(first, second, node)
-            self.emit(f"{result} = {self.convert(second, joined, node).code}")
+            self.bind(result, self.convert(second, joined, node))
         with self.insertion(place, depth):
-            self.emit(f"{result} = {self.convert(first, joined, node).code}")
+            self.bind(result, self.convert(first, joined, node))
         return Term(result, joined)
 
     @contextlib.contextmanager

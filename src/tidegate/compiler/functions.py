@@ -17,7 +17,6 @@ from tidegate.compiler.emission import ESCAPES, INTERRUPTS
 from tidegate.compiler.names import (
     assigned_flag,
     list_code,
-    list_parts,
     row_code,
     slid_flag,
     value_code,
@@ -25,11 +24,12 @@ from tidegate.compiler.names import (
     window_code,
 )
 from tidegate.compiler.source import FunctionSource
-from tidegate.compiler.statements import ALWAYS, Statements, zero
+from tidegate.compiler.statements import ALWAYS, Statements, zeros
 from tidegate.compiler.types import (
     MIXED,
     NOTHING,
     HistoryOf,
+    RecordList,
     Row,
     RowList,
     StateOf,
@@ -38,6 +38,7 @@ from tidegate.compiler.types import (
     ValueList,
     WindowOf,
     WindowRow,
+    carriers,
     describe,
 )
 from tidegate.compiler.unit import Helper, Unit
@@ -95,10 +96,15 @@ class FunctionCompiler(Statements):
         self.private = []
         self.assigned = frozenset(self.parameters)
         for name in sorted(self.stored & set(self.parameters)):
-            self.emit(f"{variable_code(name)} = {parameter_code(name, self.parameters[name])}")
+            given = Term(parameter_code(name, self.parameters[name]), self.parameters[name])
+            if given.type != self.types[name]:
+                given = self.convert(given, self.types[name], self.source.tree)
+            self.bind(variable_code(name), given)
         for name in sorted(self.flagged):
             self.emit(f"{assigned_flag(name)} = False")
-            self.emit(f"{variable_code(name)} = {zero(self.types.get(name))}")
+            found = self.types.get(name, NOTHING)
+            for part, blank in zip(carriers(variable_code(name), found), zeros(found), strict=True):
+                self.emit(f"{part} = {blank}")
         self.begin()
         self.block_of(self.source.tree.body)
 
@@ -133,7 +139,11 @@ class FunctionCompiler(Statements):
         known = self.types.setdefault(name, term.type)
         if known != term.type:
             known = self.types[name] = self.widen(name, known, term, node)
-        self.emit(f"{variable_code(name)} = {self.convert(term, known, node).code}")
+        self.bind(variable_code(name), self.convert(term, known, node))
+        self.note_assigned(name)
+
+    def note_assigned(self, name: str) -> None:
+        """From here on a variable has a value."""
         if name in self.flagged:
             self.emit(f"{assigned_flag(name)} = True")
         if self.assigned is not ALWAYS:
@@ -143,10 +153,8 @@ class FunctionCompiler(Statements):
         """Assign a list that a window's `top` returned; each has its own storage, so nothing is copied."""
         if self.types.setdefault(name, term.type) != term.type:
             self.refuse(node, f"the variable {name!r} is {describe(self.types[name])} elsewhere", "use another name")
-        for part, found in zip(list_parts(variable_code(name)), list_parts(term.code), strict=True):
-            self.emit(f"{part} = {found}")
-        if self.assigned is not ALWAYS:
-            self.assigned |= {name}
+        self.bind(variable_code(name), term)
+        self.note_assigned(name)
 
     def widen(self, name: str, known: Type, term: Term, node: ast.AST) -> Type:
         """The type of a variable that is assigned two types."""
@@ -193,9 +201,11 @@ class FunctionCompiler(Statements):
 
     def helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Term:
         """Call a helper function of the user's, compiled for these argument types."""
-        if any(isinstance(term.type, WindowOf | WindowRow | HistoryOf | StateOf) for term in arguments):
+        if any(isinstance(term.type, WindowOf | WindowRow | HistoryOf | StateOf | RecordList) for term in arguments):
             self.refuse(
-                node, "a window or a history cannot be given to a helper function", "give it the numbers it needs"
+                node,
+                "a window, a history or a list of records cannot be given to a helper function",
+                "give it the numbers it needs",
             )
         if function in self.unit.compiling:
             self.refuse(node, f"{function.__name__}() calls itself, which cannot be compiled")
@@ -210,12 +220,17 @@ class FunctionCompiler(Statements):
         self.accesses.extend(
             Access(a.parameter, a.field, a.action, prefix + a.conditions, a.line) for a in found.accesses
         )
-        passed = [code for term in arguments for code in argument_codes(term)]
+        passed = [code for term in arguments for code in carriers(term.code, term.type)]
         status, value = self.fresh(), self.fresh()
-        self.emit(f"{status}, {value} = {found.name}({', '.join([*passed, *found.arrays])})")
+        parts = ", ".join(carriers(value, found.result))
+        self.emit(f"{status}, {parts} = {found.name}({', '.join([*passed, *found.arrays])})")
         with self.block(f"if {status} != 0:"):
             self.leave(status if found.fails or "signals" in found.arrays else ESCAPES)
         return Term(value, found.result)
+
+    def helper_compiler(self, source: FunctionSource, parameters: dict[str, Type]) -> HelperCompiler:
+        """What compiles the helpers of this function."""
+        return HelperCompiler(source, parameters, self.unit)
 
     def compile_helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Helper:
         """Compile a helper function of the user's for the types of these arguments."""
@@ -227,7 +242,7 @@ class FunctionCompiler(Statements):
         parameters = dict(zip(names, (term.type for term in arguments), strict=True))
         self.unit.compiling.append(function)
         try:
-            compiler = HelperCompiler(source, parameters, self.unit)
+            compiler = self.helper_compiler(source, parameters)
             compiler.compile()
         finally:
             self.unit.compiling.pop()
@@ -268,7 +283,7 @@ class HelperCompiler(FunctionCompiler):
     def leave(self, code: str) -> None:
         """Leave with a status that is not success."""
         self.fails |= code not in (ESCAPES, INTERRUPTS)
-        self.emit(f"return {code}, {zero(self.returned)}")
+        self.emit(f"return {code}, {', '.join(zeros(self.returned))}")
 
     def continue_in_python(self, node: ast.AST) -> None:
         """Leave for plain Python, which computes `node` and may abort there."""
@@ -281,13 +296,13 @@ class HelperCompiler(FunctionCompiler):
             term = Term("0", NOTHING)
         else:
             term = self.value(node.value)
-        if isinstance(term.type, RowList | ValueList):
+        if isinstance(term.type, RowList | ValueList | RecordList):
             self.refuse(node, "a helper cannot return a list")
         if not self.has_return:
             self.has_return, self.returned = True, term.type
         elif term.type != self.returned:
             self.returned = self.join(Term("", self.returned), term, node)
-        self.emit(f"return 0, {self.convert(term, self.returned, node).code}")
+        self.emit(f"return 0, {', '.join(carriers(self.convert(term, self.returned, node).code, self.returned))}")
 
 
 def parameter_code(name: str, value_type: Type) -> str:
@@ -303,20 +318,9 @@ def parameter_code(name: str, value_type: Type) -> str:
 
 
 def parameter_codes(name: str, value_type: Type) -> tuple[str, ...]:
-    """The arguments that carry a parameter: three for a list, two for a window."""
+    """The arguments that carry a parameter; a window is carried by two."""
     code = parameter_code(name, value_type)
-    if isinstance(value_type, RowList | ValueList):
-        return list_parts(code)
-    if isinstance(value_type, WindowOf):
-        return (code, slid_flag(name))
-    return (code,)
-
-
-def argument_codes(term: Term) -> tuple[str, ...]:
-    """How a term is passed to a helper."""
-    if isinstance(term.type, RowList | ValueList):
-        return list_parts(term.code)
-    return (term.code,)
+    return (code, slid_flag(name)) if isinstance(value_type, WindowOf) else carriers(code, value_type)
 
 
 def _generator_variables(tree: ast.AST) -> set[str]:

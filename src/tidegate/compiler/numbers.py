@@ -16,7 +16,7 @@ from typing import NoReturn
 from tidegate.compiler import decimals, strings, times, values
 from tidegate.compiler.emission import ESCAPES, Emitter
 from tidegate.compiler.source import FunctionSource
-from tidegate.compiler.types import MIXED, Row, Term, Type, describe
+from tidegate.compiler.types import MIXED, Row, Term, Type, carriers, describe
 from tidegate.foundation.arithmetic import EXACT_FLOAT, fits
 from tidegate.operations.decimals import Digits
 from tidegate.operations.kinds import Carried, Kind, Plain, encodable
@@ -80,6 +80,17 @@ class Numbers(Emitter, abc.ABC):
         """Emit code that hands the transaction to plain Python if `condition` holds."""
         with self.block(f"if {condition}:"):
             self.leave(ESCAPES)
+
+    def bind(self, name: str, term: Term) -> None:
+        """Emit code that gives a term a name."""
+        for part, found in zip(carriers(name, term.type), carriers(term.code, term.type), strict=True):
+            self.emit(f"{part} = {found}")
+
+    def kept(self, term: Term) -> Term:
+        """The same value in a temporary of its own."""
+        name = self.fresh()
+        self.bind(name, term)
+        return Term(name, term.type, term.constant)
 
     def constant(self, value: Plain, node: ast.AST) -> Term:
         """A value known at compile time."""

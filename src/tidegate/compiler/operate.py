@@ -77,7 +77,7 @@ class OperateWriter:
         self.scheduled = [plan.compiled and number not in in_graphs for number, plan in enumerate(plans)]
         self.rows, self.values = rows, values
         self.places, self.scratch_of = places, scratch_of
-        self._views = {spec.name: _view(place, spec) for place, spec in enumerate(arrays)}
+        self._views = {spec.name: view_code(place, spec) for place, spec in enumerate(arrays)}
 
     def text(self) -> str:
         """The functions of all operations, and `operate`."""
@@ -169,7 +169,7 @@ _VIEWS = {
 }
 
 
-def _view(place: int, spec: ArraySpec) -> str:
+def view_code(place: int, spec: ArraySpec) -> str:
     """Code for an array view of the memory whose address is at `place` in the context."""
     assert spec.dtype is not None
     width = f", {spec.width}" if spec.width else ""

@@ -17,7 +17,7 @@ from tidegate.compiler import strings, values
 from tidegate.compiler.emission import INTERRUPTS
 from tidegate.compiler.numbers import INTERPRET, ZERO_CODE
 from tidegate.compiler.streams import LOOKED_UP, Streaming
-from tidegate.compiler.types import MIXED, Row, Term, describe
+from tidegate.compiler.types import MIXED, RecordOf, Row, RowList, Term, Type, ValueList, describe
 from tidegate.operations.arrays import column_array, exists_array
 from tidegate.operations.kinds import Carried
 from tidegate.operations.layout import Column, Kind, encodable
@@ -93,13 +93,13 @@ class Statements(Streaming):
             if len(target.elts) != len(node.value.elts):
                 self.refuse(node, f"{len(target.elts)} targets for {len(node.value.elts)} values")
             terms = [self.value(value) for value in node.value.elts]
-            kept = [Term(self.keep(term.code), term.type, term.constant) for term in terms]
+            kept = [self.kept(term) for term in terms]
             for element, term in zip(target.elts, kept, strict=True):
                 self.store(element, term, node)
             return
         term = self.value(node.value)
         if len(node.targets) > 1:
-            term = Term(self.keep(term.code), term.type, term.constant)
+            term = self.kept(term)
         for element in node.targets:
             self.store(element, term, node)
 
@@ -150,7 +150,7 @@ class Statements(Streaming):
             assert isinstance(row.type, Row)
             self.access(row.type, column.name, "read", node)
             array = self.array(column_array(row.type.table.name, column.name))
-            before = Term(self.keep(f"{array}[{row.code}]"), values.in_body(column.type))
+            before = Term(self.keep(f"{array}[{row.code}]"), self.type_of(row.type.table.name, column, node))
             result = self.operation(before, self.value(node.value), node)
             self.write(row, column, result, node)
             return
@@ -302,6 +302,14 @@ def _is_plain_exception(found: type[BaseException]) -> bool:
         return False
     users = (cls for cls in found.__mro__ if cls.__module__ != "builtins")
     return not any("__init__" in vars(cls) or "__new__" in vars(cls) for cls in users)
+
+
+def zeros(found: Type) -> tuple[str, ...]:
+    """Code for a placeholder of a type, for each of the variables that carry it."""
+    if isinstance(found, RecordOf):
+        fields = tuple(zero(each.type) for each in found.layout.fields)
+        return ("False", *fields) if found.optional else fields
+    return ("0",) * 3 if isinstance(found, RowList | ValueList) else (zero(found),)
 
 
 def zero(kind: object) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate.api.outside import OutsideName
-from tidegate.compiler.functions import parameter_codes
+from tidegate.compiler.functions import FunctionCompiler, parameter_codes
 from tidegate.compiler.names import list_code, list_parts, row_code
 from tidegate.compiler.slices import ObservedBody, Split, lower_slices
 from tidegate.compiler.source import FunctionSource
@@ -53,7 +53,7 @@ def compile_transaction(
     name = compiler.unit.name
     arrays = tuple(sorted(compiler.arrays))
     header = ["i"] + [c for n, t in compiler.parameters.items() for c in parameter_codes(n, t)]
-    undo = _Undo(compiler)
+    undo = Undo(compiler)
     arguments = [*header, *arrays, *(a for a in undo.arrays if a not in arrays)]
     listed = ", ".join(arguments)
     body = [f"@inline\ndef {body_name(name)}({listed}):", *compiler.lines]
@@ -98,10 +98,10 @@ def compile_transaction(
 _WHOLE = Split((), (), False, "it is a step of a dataflow graph, or looks rows up while it runs: it runs as a whole")
 
 
-class _Undo:
+class Undo:
     """The code that saves what a body may write, and restores it."""
 
-    def __init__(self, compiler: ObservedBody) -> None:
+    def __init__(self, compiler: FunctionCompiler) -> None:
         self.save: list[str] = []
         self.restore: list[str] = []
         self.arrays: list[str] = []

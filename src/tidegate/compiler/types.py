@@ -2,16 +2,18 @@
 
 A body works with plain values, values of other types in the words that carry them, rows (the slot where the row is
 stored, and the parameters it may have come from), the two kinds of lists that parameters may be, windows and histories,
-and structs that can only be returned.
+and structs that can only be returned. Operators of ordered pipelines also have records and the list that they return.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.compiler.names import list_parts
 from tidegate.operations.flow import WindowParameter
 from tidegate.operations.kinds import Carried, Plain
 from tidegate.operations.layout import Kind, TableLayout, ValueType
+from tidegate.operations.pipeline import RecordLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,21 @@ class StateOf:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordOf:
+    """A record, which is the values of its fields; it may be None if it is `optional`."""
+
+    layout: RecordLayout
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordList:
+    """The list of records that an operator returns; the term's code is how many it holds."""
+
+    layout: RecordLayout
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """The type of None, which a function without a return value returns."""
 
@@ -80,7 +97,21 @@ class Mixed:
     """
 
 
-Type = Kind | Carried | Row | RowList | ValueList | WindowOf | WindowRow | HistoryOf | StateOf | Nothing | Mixed
+Type = (
+    Kind
+    | Carried
+    | Row
+    | RowList
+    | ValueList
+    | WindowOf
+    | WindowRow
+    | HistoryOf
+    | StateOf
+    | RecordOf
+    | RecordList
+    | Nothing
+    | Mixed
+)
 NOTHING = Nothing()
 MIXED = Mixed()
 NUMBERS = (Kind.INT, Kind.FLOAT, Kind.BOOL, MIXED)
@@ -93,6 +124,22 @@ class Term:
     code: str
     type: Type
     constant: Plain | None = None
+
+
+def carriers(code: str, value_type: Type) -> tuple[str, ...]:
+    """The variables that carry a term: three for a list; for a record one for each field, and whether it is one."""
+    match value_type:
+        case RowList() | ValueList():
+            return list_parts(code)
+        case RecordOf(layout, optional):
+            fields = tuple(f"{code}__{position}" for position in range(len(layout.fields)))
+            return (given_code(code), *fields) if optional else fields
+    return (code,)
+
+
+def given_code(record: str) -> str:
+    """The variable that says whether an optional record is not None."""
+    return f"{record}__given"
 
 
 def describe(value_type: Type) -> str:
@@ -114,6 +161,10 @@ def describe(value_type: Type) -> str:
             return f"the window {parameter.name}"
         case WindowRow(parameter):
             return f"a row of the window {parameter.name}"
+        case RecordOf(layout, optional):
+            return f"a record {layout.name}{' or None' if optional else ''}"
+        case RecordList(layout):
+            return f"a list of {layout.name} records"
         case Mixed():
             return "float or int"
     return "None"

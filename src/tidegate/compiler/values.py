@@ -20,7 +20,7 @@ from uuid import UUID
 from tidegate.api.annotations import Unsuitable, value_type
 from tidegate.api.outside import MISSING
 from tidegate.compiler import strings
-from tidegate.compiler.types import MIXED, NOTHING, NUMBERS, Nothing, Row, Term, Type, describe
+from tidegate.compiler.types import MIXED, NOTHING, NUMBERS, Nothing, RecordOf, Row, Term, Type, describe, given_code
 from tidegate.operations.decimals import DIGITS_MAX, Digits
 from tidegate.operations.kinds import FLOAT_NONE_BITS, STR_NONE, Carried, Kind, ValueType
 from tidegate.operations.texts import Bytes, Uuid
@@ -87,6 +87,8 @@ _INTERPRET = "or declare it with @tg.transaction(compiled=False), which runs any
 
 def is_none(term: Term) -> str:
     """Code for `term is None`."""
+    if isinstance(term.type, RecordOf):
+        return f"(not {given_code(term.code)})" if term.type.optional else "False"
     if not isinstance(term.type, Optional):
         return str(isinstance(term.type, Nothing))
     if term.type.kind is Kind.FLOAT:

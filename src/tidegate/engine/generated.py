@@ -13,6 +13,7 @@ from typing import Any
 from tidegate.engine.kernels import flows, index, signals, texts, window_journal, windows
 from tidegate.foundation import arithmetic, atomics, jit, memory, words
 from tidegate.operations import flow
+from tidegate.operations.pipeline import NO_ROOM, PipelinePlan
 from tidegate.operations.plan import ESCAPE, INTERRUPTED, ProgramPlan
 
 CALLED = (arithmetic, words, memory, flows, signals, texts, window_journal, windows)
@@ -28,11 +29,11 @@ PROVIDED: dict[str, Any] = {
     **{name: code for name, code in vars(flow).items() if name.isupper() and type(code) is int},
     **{"entry": jit.entry, "inline": jit.inline, "kernel_or_plain": jit.kernel_or_plain},
     **{"math": math, "infinity": math.inf, "not_a_number": math.nan},
-    **{"ESCAPE": ESCAPE, "INTERRUPTED": INTERRUPTED},
+    **{"ESCAPE": ESCAPE, "INTERRUPTED": INTERRUPTED, "OUTPUTS_FULL": NO_ROOM},
     **{"WINDOW_JOURNAL_LENGTH": window_journal.LENGTH, "WINDOW_NEEDS": window_journal.NEEDS},
 }
 
 
-def load(plan: ProgramPlan) -> ModuleType:
-    """The module of a program: `run`, `operate`, and `flow` if it has graphs."""
+def load(plan: ProgramPlan | PipelinePlan) -> ModuleType:
+    """The module of a program: `run`, `operate`, and `flow` if it has graphs. A pipeline has `operate` alone."""
     return jit.load_program(plan.source, PROVIDED, [*CALLED, index, atomics, flow])
