@@ -2,7 +2,9 @@
 
 It reads the names of pages from its input, one a line, and answers each with a line of JSON: what went wrong, as a
 list. One process serves all pages, because they share what takes seconds: imports, and one Spark. Spark finds relative
-paths in the folder in which it was started, and so all pages run in that folder, one after the other.
+paths in the folder in which it was started, and so all pages run in that folder, one after the other. A line of a shell
+block that runs a Python file to its end, `python stream.py --once`, runs it here as well; in the background, where it
+may be killed, it is a process of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import io
 import json
 import os
 import re
+import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +27,7 @@ from typing import Any
 
 FOLDER = Path.cwd()
 SHELL_SECONDS_MAX = 300
+PYTHON_LINE = re.compile(r"^(python \S+\.py\b[^&|;<>\n]*)(?: 2> \S+)?\n", re.MULTILINE)
 
 
 def main() -> None:
@@ -42,6 +47,10 @@ def main() -> None:
 def _empty(folder: Path) -> None:
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+    _forget_modules(folder)
+
+
+def _forget_modules(folder: Path) -> None:
     for name, module in list(sys.modules.items()):
         if Path(getattr(module, "__file__", None) or "/").parent == folder:
             del sys.modules[name]
@@ -92,9 +101,32 @@ class Page:
         return "", into.getvalue()
 
     def _run_shell(self, block: Any) -> tuple[str, str]:
+        printed = ""
+        for number, part in enumerate(PYTHON_LINE.split(block.code)):
+            failed, more = self._run_file(*shlex.split(part)[1:]) if number % 2 else self._run_bash(part)
+            printed += more
+            if failed:
+                return failed, printed
+        return "", printed
+
+    def _run_file(self, file: str, *arguments: str) -> tuple[str, str]:
+        """Run a Python file as a program, in this process."""
+        _forget_modules(FOLDER)
+        into, before = io.StringIO(), sys.argv
+        sys.argv = [file, *arguments]
+        try:
+            with contextlib.redirect_stdout(into):
+                runpy.run_path(file, run_name="__main__")
+        except Exception:
+            return traceback.format_exc(), into.getvalue()
+        finally:
+            sys.argv = before
+        return "", into.getvalue()
+
+    def _run_bash(self, code: str) -> tuple[str, str]:
         place = os.path.dirname(sys.executable)
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.code],
+            ["bash", "-euo", "pipefail", "-c", code],
             capture_output=True,
             text=True,
             check=False,

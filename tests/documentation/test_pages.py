@@ -16,7 +16,8 @@ import pytest
 from ..pages import ROOT, blocks, pages, programs
 from .page_runner import same
 
-WITH_EXAMPLES = [page for page in pages() if any(block.runs for block in blocks(page))]
+WITH_EXAMPLES = [page for page in pages() if any(block.runs for block in blocks(page)) and page != "README.md"]
+"""The README's quickstart is run by `tests/spark/test_quickstart.py`, as a program of its own."""
 NOT_RUN_MAX = 25
 """Examples that nothing checks grow stale: think twice before you raise this."""
 

@@ -180,22 +180,23 @@ def tell(dst: Account, amount: int) -> None:
 graph = tg.dataflow([tell])
 
 
-def renamed_program(field: str = "saldo") -> tuple[type, object]:
+def renamed_program(field: str = "saldo", table: str = "Konto", more: str = "") -> tuple[type, object]:
     source = f"""
 import tidegate as tg
 
 @tg.table(key="id")
-class Konto:
+class {table}:
     id: int
     {field}: int = 0
+    {more}
 
 @tg.transaction
-def pay(dst: Konto, amount: int) -> int:
+def pay(dst: {table}, amount: int) -> int:
     dst.{field} += amount
     return dst.{field}
 """
-    module = load_source(f"renamed_{field}", source)
-    return module.Konto, module.pay
+    module = load_source(f"renamed_{field}_{table}_{len(more)}", source)
+    return getattr(module, table), module.pay
 
 
 class TestPrograms:
@@ -238,6 +239,40 @@ class TestPrograms:
         Reshaping(open_storage(path)).rename_field("Konto", "saldo", "balance")
         with pytest.raises(RecoveryImpossible, match="the program's tables are not those of then"):
             process(renamed_program("balance")[1], 1)
+
+    def test_one_that_still_has_a_dropped_field_is_told_until_the_field_is_there_again(self, tmp_path: Path) -> None:
+        path, storage = str(tmp_path), open_storage(str(tmp_path))
+        older = renamed_program("balance", "Account", "bonus: int = 0")[1]
+        newer = renamed_program("bonus", "Account")[1]
+        with tg.Engine([older], directory=path) as engine:
+            engine.execute(older, dst=1, amount=100)
+        Reshaping(storage).drop_field("Account", "balance")
+        with tg.Engine([newer], directory=path) as engine:  # versions that know nothing of it follow
+            engine.execute(newer, dst=1, amount=1)
+        with pytest.raises(DefinitionError, match=r"Account.balance, which was dropped.*rename-field .* OTHER balance"):
+            tg.Engine([older], directory=path)
+        with pytest.raises(DefinitionError, match="which was dropped"):
+            VersionedEngine(build_program([older]), path).process(
+                stream_applicant("q", 0), pa.table({"dst": [1], "amount": [1]}), order_by=None, late="run", owner=None
+            )
+        Reshaping(storage).rename_table("Account", "Konto")
+        with pytest.raises(DefinitionError, match=r"Konto.balance, which was dropped"):
+            tg.Engine([renamed_program("balance", "Konto", "bonus: int = 0")[1]], directory=path)
+        Reshaping(storage).rename_field("Konto", "bonus", "balance")
+        pay_konto = renamed_program("balance")[1]
+        with tg.Engine([pay_konto], directory=path) as engine:
+            assert engine.execute(pay_konto, dst=1, amount=1).result == 2
+
+    def test_a_rollback_to_before_a_field_was_dropped_lets_programs_have_it(self, tmp_path: Path) -> None:
+        path, storage = str(tmp_path), open_storage(str(tmp_path))
+        with tg.Engine([pay], directory=path) as engine:
+            engine.execute(pay, dst=1, amount=100)
+        dropped = Reshaping(storage).drop_field("Account", "balance")
+        with pytest.raises(DefinitionError, match="which was dropped"):
+            tg.Engine([pay], directory=path)
+        roll_back(storage, dropped.below)
+        with tg.Engine([pay], directory=path) as engine:
+            assert engine.execute(pay, dst=1, amount=1).result == 101
 
     def test_an_engine_that_holds_an_older_version_loads_the_new_one(self, tmp_path: Path) -> None:
         path, events = str(tmp_path), pa.table({"dst": [1], "amount": [1]})

@@ -43,10 +43,10 @@ from ..truth.comparison import ARROW, Mismatch, bits, imported
 from ..truth.graph_comparison import events_schema, explain
 from ..truth.model import Decided, Model
 from ..truth.random_graphs import Event, GraphCase, random_graph_case
-from ..truth.running import FIRST_COMPILED_SEED, FIRST_SOAK_SEED, Record, chunks, name_of
+from ..truth.running import FIRST_SOAK_SEED, Record, chunks, name_of
 from ..truth.stand_in import declared, model_of
 
-PLAIN, REMEMBERING, COMPILED = 3, 1, 1
+PLAIN, REMEMBERING = 3, 1
 SOAK_PLAIN, SOAK_COMPILED = 120, 30
 CUTS = 3
 
@@ -270,7 +270,6 @@ def workers(monkeypatch: pytest.MonkeyPatch, folder: Path, plain: bool) -> Itera
 LONGER = (pytest.mark.soak, pytest.mark.timeout(3600))
 SEEDS = [
     (chunks(0, PLAIN, 3), True, ()),
-    (chunks(FIRST_COMPILED_SEED, COMPILED, 1), False, ()),
     (chunks(FIRST_SOAK_SEED, SOAK_PLAIN, 30), True, LONGER),
     (chunks(FIRST_SOAK_SEED, SOAK_COMPILED, 10), False, LONGER),
 ]

@@ -160,6 +160,7 @@ def test_another_program_on_the_same_state_replaces_the_warm_one(tmp_path: Path)
     assert run(settings(tmp_path, "c"), rows(4))["result"].to_pylist() == [7]
 
 
+@pytest.mark.usefixtures("plainly")
 def test_a_task_runs_its_batch_by_the_strategy_that_was_asked_for(tmp_path: Path) -> None:
     for name, strategy in (("a", "serial"), ("b", "lock"), ("c", tg.Decision("bfs", "group", "lazy"))):
         run(replace(settings(tmp_path, name), strategy=strategy), rows(*range(200)))

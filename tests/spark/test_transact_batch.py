@@ -13,7 +13,7 @@ import tidegate as tg
 from tidegate.durability import ownership
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.storage import open_storage
-from tidegate.operations.decision import Decision, Families, Strategy
+from tidegate.operations.decision import Decision, Strategy
 from tidegate.spark import transact
 
 from .ledgers import (
@@ -142,7 +142,7 @@ def test_initial_takes_an_arrow_table_too(spark: SparkSession, tmp_path: Path) -
     assert collected(outcomes) == {1: (True, None, 70)}
 
 
-@pytest.mark.parametrize("strategy", ["serial", "mvlk", Decision("dfs", "group", "lazy"), Families()], ids=str)
+@pytest.mark.parametrize("strategy", ["mvlk", Decision("dfs", "group", "lazy")], ids=str)
 def test_every_strategy_gives_the_outcomes_and_rows_of_an_engine(
     spark: SparkSession, tmp_path: Path, strategy: Strategy
 ) -> None:

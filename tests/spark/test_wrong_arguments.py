@@ -165,14 +165,20 @@ def answer_with(python: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_a_python_without_the_packages_is_told_before_the_first_batch(tmp_path: Path) -> None:
+def test_a_python_without_the_packages_is_told_before_the_first_batch(
+    frame: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The system's own Python, as it is found where PYSPARK_PYTHON is not set."""
     system = "/usr/bin/python3"
     asked = [system, "-I", "-c", "import pyarrow"]
     if not Path(system).exists() or subprocess.run(asked, capture_output=True, check=False).returncode == 0:
         pytest.skip("there is no second Python that lacks the packages")
-    told = answer_with(system, tmp_path)
-    assert told.startswith("InputError | transact: Spark's Python workers on this machine run /usr/bin/python3")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", system)
+    with pytest.raises(tg.InputError) as caught:
+        transact(frame, [deposit], state=tmp_path / "state")
+    told = str(caught.value)
+    assert told.startswith("transact: Spark's Python workers on this machine run /usr/bin/python3")
     assert "has no" in told and "pyarrow" in told and f"os.environ['PYSPARK_PYTHON'] = {sys.executable!r}" in told
     assert not (tmp_path / "state").exists()
 

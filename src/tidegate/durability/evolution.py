@@ -8,14 +8,15 @@
 Fields may be added and reordered, defaults may change, and a type may become wider (`T` to `T | None`, more digits,
 more members). A removed field, a field of another type and a key of other fields are refused, all of them in one
 message, before a row is read: only the user knows what the rows should then hold. So is a table that seems to
-have been renamed: its rows would be kept, but the program would not see them.
+have been renamed: its rows would be kept, but the program would not see them. And so is a field that a person dropped
+from the state (reshaping.py): the program that declares it is probably older than that.
 
 Invariant: `upgrade` gives a change table in the target layout's order and types, null only where None is a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -108,6 +109,22 @@ def require_no_renaming(where: str, stored: Iterable[TableLayout], declared: Ite
                     f"call the class {old.name} as before, or rename it in the state: tidegate state rename-table "
                     f"{where} {old.name} {new.name}. If {new.name} is another table: tidegate state adopt {where} "
                     f"--new-table {new.name}={old.name}"
+                )
+
+
+def require_none_dropped(
+    where: str, dropped: Mapping[str, Sequence[str]] | None, declared: Iterable[TableLayout]
+) -> None:
+    """Raises DefinitionError when a program has a field that was dropped from the state: all rows lack it."""
+    for table in declared:
+        for name in (dropped or {}).get(table.name, ()):
+            if any(column.name == name for column in table.columns):
+                raise DefinitionError(
+                    f"{where}: the program declares {table.name}.{name}, which was dropped from this state (tidegate "
+                    "state drop-field), so all rows would have its default. If this is an older program, start the one "
+                    "that does without the field. To have the values again: tidegate state rollback. For a new field: "
+                    "give it another name; once it is stored, it can have this one: tidegate state rename-field "
+                    f"{where} {table.name} OTHER {name}"
                 )
 
 

@@ -44,7 +44,7 @@ from tidegate.durability.checkpoints import CHECKPOINTS_KEPT, Checkpoints
 from tidegate.durability.command_log import CommandLog, Sync
 from tidegate.durability.commands import Codec, Execute, Load, Run, Step, Take, Void, signatures
 from tidegate.durability.early_log import EarlyLog
-from tidegate.durability.evolution import require_no_renaming
+from tidegate.durability.evolution import require_no_renaming, require_none_dropped
 from tidegate.durability.fingerprint import fingerprint
 from tidegate.durability.housekeeping import rows_size
 from tidegate.durability.log_reading import CommandReader
@@ -432,6 +432,7 @@ class LoggedEngine:
         newest, declared = self._checkpoints.newest, self.program.plan.tables
         info, steps = self._checkpoints.store.load(newest.version, declared)
         require_no_renaming(self._storage.path, info.layouts, declared)
+        require_none_dropped(self._storage.path, info.dropped, declared)
         core = self._new_core(info)
         keys: list[pa.Table] = []
         for changes in steps:

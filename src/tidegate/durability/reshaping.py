@@ -10,8 +10,8 @@ the old names back. What was applied for queries stays applied, and they go on w
 a table's rows, which the engine keeps for `tg.history`, are renamed with it.
 
 A table that is renamed leaves nothing behind under its old name. So a program that still has the old one is refused by
-`evolution.require_no_renaming`, and one that has a renamed field by `evolution.require_fit`. A field that was dropped
-and is declared again is a new one, which reads as its default.
+`evolution.require_no_renaming`, and one that has a renamed field by `evolution.require_fit`. Fields that were dropped
+are noted in the header of every later version; `evolution.require_none_dropped` refuses a program that has one.
 
 Rejected: a version that only notes the new names. Every reader of an older file would have to follow them.
 
@@ -97,7 +97,8 @@ class Reshaping:
             if known is not None:
                 evolution.require_fit(self.storage.path, [step.target], [known])
                 steps[name] = replace(step, target=known)
-        return self._commit(old, steps)
+        dropped = {names.get(table, table): fields for table, fields in self._dropped().items()}
+        return self._commit(old, steps, dropped)
 
     def rename_field(self, table: str, old: str, new: str) -> Reshaped:
         """A field gets another name; key fields, too."""
@@ -105,7 +106,9 @@ class Reshaping:
         self._require_name(new, "field", new in RESERVED or new.startswith("_"))
         if any(column.name == new for column in layout.columns):
             raise InputError(f"{self.storage.path}: {table} has a field {new!r} already; choose another name")
-        return self._commit(table, self._with_history(table, {old: new}))
+        dropped = self._dropped()
+        dropped[table] = [name for name in dropped.get(table, []) if name != new]
+        return self._commit(table, self._with_history(table, {old: new}), dropped)
 
     def drop_field(self, table: str, name: str) -> Reshaped:
         """A field goes, with its values; the key stays."""
@@ -115,7 +118,13 @@ class Reshaping:
                 f"{self.storage.path}: {name!r} belongs to the key of {table}, which tells rows apart: it cannot be "
                 f"dropped. Fields that can be: {', '.join(column.name for column in layout.value_columns) or 'none'}"
             )
-        return self._commit(table, self._with_history(table, {name: None}))
+        dropped = self._dropped()
+        dropped[table] = [*dropped.get(table, []), name]
+        return self._commit(table, self._with_history(table, {name: None}), dropped)
+
+    def _dropped(self) -> dict[str, list[str]]:
+        newest = self.administration.newest
+        return {} if newest is None else dict(newest.dropped or {})
 
     def _with_history(self, table: str, names: dict[str, str | None]) -> dict[str, _Step]:
         """The steps for a table whose fields get other names (None: they go), and for its earlier states."""
@@ -130,7 +139,7 @@ class Reshaping:
             steps[history.name] = _with_fields(history, marked)
         return steps
 
-    def _commit(self, table: str, steps: dict[str, _Step]) -> Reshaped:
+    def _commit(self, table: str, steps: dict[str, _Step], dropped: dict[str, list[str]]) -> Reshaped:
         administration = self.administration
         newest = administration.newest
         assert newest is not None
@@ -153,7 +162,10 @@ class Reshaping:
         counts = {name: sum(len(body) for _, _, body in bodies) for name, bodies in sections.items()}
         changed = steps[table].target.name
         version = administration.commit_whole(
-            counts, [body for bodies in sections.values() for body in bodies], layouts=tuple(targets.values())
+            counts,
+            [body for bodies in sections.values() for body in bodies],
+            layouts=tuple(targets.values()),
+            dropped={name: fields for name, fields in dropped.items() if fields},
         )
         return Reshaped(version, newest.version, counts[changed])
 

@@ -64,7 +64,8 @@ def roll_back(storage: Storage, to: int) -> RolledBack:
         tables = {layout.name: merged(source, layout) for layout in layouts}
         bodies: list[Body] = [("table", name, section) for name, sections in tables.items() for section in sections]
         counts = {name: sum(map(len, sections)) for name, sections in tables.items()}
-        version = administration.commit_whole(counts, bodies, high=earlier.high, layouts=layouts)
+        dropped = (earlier if newest.whole > to else newest).dropped or {}
+        version = administration.commit_whole(counts, bodies, high=earlier.high, layouts=layouts, dropped=dropped)
         counts = {name: count for name, count in counts.items() if count}
         return RolledBack(newest.version, to, counts, version, whole=True)
     changes: dict[str, pa.Table] = {}

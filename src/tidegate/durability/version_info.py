@@ -68,6 +68,8 @@ class VersionInfo:
     when there is none. Nothing below it is needed for the rows, and its tables need not be those of the versions below.
 
     `result` is the type of the column `result` that the last program had (result_types.py); empty if none recorded it.
+    `dropped` are fields, by table, that a person removed from the state (reshaping.py), so that a program that still
+    has them is told. None stands for those of the version below.
     """
 
     version: int
@@ -98,6 +100,7 @@ class VersionInfo:
     report: dict[str, Any] = field(default_factory=dict)
     whole: int = 0
     result: Any = ""
+    dropped: dict[str, list[str]] | None = None
 
 
 def as_snapshot(info: VersionInfo, rows: Mapping[str, int]) -> VersionInfo:
@@ -122,6 +125,8 @@ def to_fields(info: VersionInfo) -> dict[str, Any]:
         fields["whole"] = info.whole
     if info.result:
         fields["result"] = info.result
+    if info.dropped:
+        fields["dropped"] = info.dropped
     if info.report:
         fields["report"] = info.report
     fields["owner"] = None if info.owner is None else asdict(info.owner)
@@ -153,6 +158,7 @@ def from_header(file: str, version: int, kind: Kind, header: Header) -> VersionI
         report=dict(fields.get("report", {})),
         whole=fields.get("whole", 0),
         result=fields.get("result", ""),
+        dropped=fields.get("dropped"),
     )
 
 

@@ -36,7 +36,7 @@ import pyarrow as pa
 
 from tidegate.durability import log_segments, ownership
 from tidegate.durability.batch_facts import facts_of
-from tidegate.durability.evolution import require_fit, require_no_renaming
+from tidegate.durability.evolution import require_fit, require_no_renaming, require_none_dropped
 from tidegate.durability.fingerprint import fingerprint, require_repeatable
 from tidegate.durability.housekeeping import Housekeeping
 from tidegate.durability.records import OUTCOMES, ROWS, outcome_record, output_record
@@ -379,6 +379,7 @@ class VersionedEngine:
             return
         info, steps = self._store.load_contents(version, layouts, self._fingerprint)
         require_no_renaming(self._storage.path, info.layouts, layouts)
+        require_none_dropped(self._storage.path, info.dropped, layouts)
         core = self._new_core(info.layouts)
         core.reserve(self._store.snapshot_rows(version))
         for step in steps:

@@ -379,7 +379,8 @@ class VersionStore(VersionReader):
         )
         if info.commands < below.commands:  # not from an engine with a log: what that had logged stays covered
             info = replace(info, commands=below.commands, log=below.log)
-        info = replace(info, result=info.result or below.result)
+        dropped = below.dropped if info.dropped is None else info.dropped
+        info = replace(info, result=info.result or below.result, dropped=dropped or None)
         return replace(info, state=below.state, parent=below.hash, commit="", ran=ran or below.ran, whole=below.whole)
 
     def _write(self, info: VersionInfo, bodies: Sequence[Body]) -> VersionInfo:

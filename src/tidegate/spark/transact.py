@@ -33,7 +33,7 @@ from tidegate.api.table import layout_of
 from tidegate.api.transaction import ProgramPart
 from tidegate.compiler.program import build_program
 from tidegate.durability import ownership
-from tidegate.durability.evolution import require_fit, require_no_renaming
+from tidegate.durability.evolution import require_fit, require_no_renaming, require_none_dropped
 from tidegate.durability.fingerprint import fingerprint, require_repeatable
 from tidegate.durability.result_types import warn_of_change
 from tidegate.durability.version_info import Owner, VersionInfo
@@ -185,6 +185,7 @@ def _prepared(program: Program, path: str, initial: Any, keep_versions: int) -> 
     if newest is not None:
         require_fit(path, newest.layouts, program.plan.tables)
         require_no_renaming(path, newest.layouts, program.plan.tables)
+        require_none_dropped(path, newest.dropped, program.plan.tables)
         store.require_program(newest, fingerprint(program))
         warn_of_change(path, newest, program.plan)
     first_rows = _first_rows(program, initial)
