@@ -95,6 +95,25 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "engine/state/test_deadlines.py": ("engine/kernels/deadlines.py",),
     "engine/planning/test_builder.py": ("engine/kernels/graph.py",),
     "engine/adaptation/test_sampling.py": ("engine/kernels/neighbours.py",),
+    # Ordered pipelines: whatever runs them, their output is the sequential one.
+    "ordering/test_pipeline.py": (
+        "ordering/flow.py",
+        "ordering/graph.py",
+        "ordering/heuristics.py",
+        "ordering/records.py",
+        "ordering/report.py",
+        "ordering/running.py",
+        "ordering/runtime.py",
+        "ordering/states.py",
+        "ordering/steps.py",
+        "ordering/strings.py",
+        "ordering/kernels/choosing.py",
+        "ordering/kernels/claiming.py",
+        "ordering/kernels/layout.py",
+        "ordering/kernels/moving.py",
+        "ordering/kernels/putting.py",
+        "ordering/kernels/working.py",
+    ),
     # Engines on a directory, and states: their parts are crashed, damaged and reopened together.
     "durability/test_logged.py": (
         "durability/checkpoints.py",

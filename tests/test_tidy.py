@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("foundation",),
     ("operations", "api"),
     ("compiler", "engine"),
+    ("ordering",),
     ("durability",),
     ("embedding", "reading", "spark"),
     ("workloads", "testing"),

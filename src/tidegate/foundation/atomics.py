@@ -15,6 +15,8 @@ wrote before it releases a value is visible to the thread that acquires that val
     address_of(array, index)                 the address of an element
     peek(address, index)                     the 64-bit integer at that address
     copy(source, target, size)               `size` bytes, one or a multiple of eight
+    allocate(size), free(address)            memory of the C library, for what outlives a call
+    doze(microseconds)                       let others have the processor for that long
 
 Each exists twice: as plain Python, which is the definition, and as an `overload` that compiled code uses. So a kernel
 can be run uncompiled, step by step, with any interleaving of its workers. The plain functions share a lock, so that
@@ -121,6 +123,26 @@ def copy(source: int, target: int, size: int) -> None:
     ctypes.memmove(int(target), int(source), int(size))
 
 
+_library = ctypes.CDLL(None)
+_library.malloc.restype, _library.malloc.argtypes = ctypes.c_size_t, (ctypes.c_size_t,)
+_library.free.restype, _library.free.argtypes = None, (ctypes.c_size_t,)
+
+
+def allocate(size: int) -> int:
+    """The address of `size` new bytes; 0 if there are none."""
+    return int(_library.malloc(int(size)))
+
+
+def free(address: int) -> None:
+    """Give back what `allocate` gave."""
+    _library.free(int(address))
+
+
+def doze(microseconds: int) -> None:
+    """Sleep."""
+    time.sleep(microseconds * 1e-6)
+
+
 # --- as machine code ---------------------------------------------------------------------------------------
 
 _WORD = ir.IntType(64)
@@ -214,6 +236,16 @@ def _sleep_microseconds(_typing: Any, _count: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def _allocate(_typing: Any, _size: Any) -> Any:
+    return types.int64(types.int64), _calling("malloc", _WORD, _WORD)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _free(_typing: Any, _address: Any) -> Any:
+    return types.void(types.int64), _calling("free", ir.VoidType(), _WORD)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def _ticks(_typing: Any) -> Any:
     return types.int64(), _calling("llvm.readcyclecounter", _WORD)
 
@@ -267,6 +299,9 @@ compiled_form(of=store, inlined=True)(lambda array, index, value: _store(array, 
 compiled_form(of=address_of, inlined=True)(lambda array, index: _address_of(array, index))
 compiled_form(of=peek, inlined=True)(lambda address, index: _peek(address, index))
 compiled_form(of=ticks, inlined=True)(lambda: _ticks())
+compiled_form(of=allocate, inlined=True)(lambda size: _allocate(size))
+compiled_form(of=free, inlined=True)(lambda address: _free(address))
+compiled_form(of=doze, inlined=True)(lambda microseconds: _sleep_microseconds(microseconds))
 compiled_form(of=call, inlined=True)(
     lambda address, context, kind, event, slots: _call(address, context, kind, event, slots)
 )

@@ -3,6 +3,7 @@
     TidegateError
       DefinitionError       the program is wrong; raised before any event runs, with the line
       TransactionFailed     a function in plain Python raised, and on_error="raise"; names event and line
+      OperatorFailed        a function of an ordered pipeline raised; names the operator and the record
       InputError            this batch is wrong; names the column and the row
       LimitExceeded         names what was requested and what there is room for
       StorageFailed         the file system refused; names the file, nothing was committed
@@ -34,6 +35,10 @@ class DefinitionError(TidegateError):
 
 class TransactionFailed(TidegateError):
     """A transaction declared `compiled=False` raised, where on_error="raise"; nothing of its batch is committed."""
+
+
+class OperatorFailed(TidegateError):
+    """A function of an ordered pipeline raised; nothing behind its record left the pipeline."""
 
 
 class InputError(TidegateError):

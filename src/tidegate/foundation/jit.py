@@ -180,11 +180,11 @@ def _sources(folder: Path) -> str:
 
 
 def _neighbours(file: str) -> str:
-    """A hash of the sources that may be inlined into a function: a kernel's own package; all kernels for a program."""
+    """A hash of the sources that may be inlined into a function: the engine's kernels, and a kernel's own package."""
     folder = Path(file).parent
     here = Path(__file__).parent
-    ours = here.parent in folder.parents
-    return _sources(here) + _sources(folder if ours else here.parent / "engine" / "kernels")
+    ours = _sources(folder) if here.parent in folder.parents else ""
+    return _sources(here) + _sources(here.parent / "engine" / "kernels") + ours
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
