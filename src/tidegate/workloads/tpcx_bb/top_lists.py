@@ -22,12 +22,15 @@ for a size, with a field for each entry, for example for two that begin again ev
         '''The best 2 pairs, emitted when their hour has ended.'''
         out = []
         if counted.hour > state.hour:
-            if state.entry_0 > 0:
-                pair = pair_in(state.entry_0)
-                out.append(Ranked(state.hour, 1, smaller_of(pair), larger_of(pair), count_in(state.entry_0)))
-            if state.entry_1 > 0:
-                pair = pair_in(state.entry_1)
-                out.append(Ranked(state.hour, 2, smaller_of(pair), larger_of(pair), count_in(state.entry_1)))
+            for rank in range(1, 3):
+                entry = 0
+                if rank == 1:
+                    entry = state.entry_0
+                if rank == 2:
+                    entry = state.entry_1
+                if entry > 0:
+                    pair = pair_in(entry)
+                    out.append(Ranked(state.hour, rank, smaller_of(pair), larger_of(pair), count_in(entry)))
             state.hour = counted.hour
             state.entry_0 = 0
             state.entry_1 = 0
@@ -102,16 +105,20 @@ def source_for(size: int, *, begins_again: bool) -> str:
         f"    '''The best {size} pairs, emitted when their hour has ended.'''",
         "    out = []",
         "    if counted.hour > state.hour:",
+        f"        for rank in range(1, {size + 1}):",
+        "            entry = 0",
     ]
     for place in range(size):
-        entry = f"state.entry_{place}"
         lines += [
-            f"        if {entry} > 0:",
-            f"            pair = pair_in({entry})",
-            f"            out.append(Ranked(state.hour, {place + 1}, smaller_of(pair), larger_of(pair), "
-            f"count_in({entry})))",
+            f"            if rank == {place + 1}:",
+            f"                entry = state.entry_{place}",
         ]
-    lines.append("        state.hour = counted.hour")
+    lines += [
+        "            if entry > 0:",
+        "                pair = pair_in(entry)",
+        "                out.append(Ranked(state.hour, rank, smaller_of(pair), larger_of(pair), count_in(entry)))",
+        "        state.hour = counted.hour",
+    ]
     if begins_again:
         lines += [f"        state.entry_{place} = 0" for place in range(size)]
     lines += [
