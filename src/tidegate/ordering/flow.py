@@ -100,7 +100,7 @@ class Flow:
         if node.operator is None:
             return found
         found[at.OUTS] = self._take(size * node.operator.gives.stride)
-        found |= {word: self._take(size) for word in (at.STATUS, at.BLOCKS, at.SLOTS)}
+        found |= {word: self._take(size) for word in (at.STATUS, at.BLOCKS, at.SLOTS, at.STARTED)}
         if node.key >= 0:
             found[at.BUCKETS] = self._take(size)
             found[at.COUNTS] = self._take(at.LINE * self._partitions(node.operator))

@@ -22,6 +22,8 @@ class OperatorReport:
     records: int
     outputs: int
     seconds: float
+    processing: float
+    """Seconds from when a worker begins with a record until its outputs have left the operator in order, on average."""
 
     @property
     def cost(self) -> float:
@@ -62,5 +64,6 @@ def report_of(runtime: Runtime, rows: Words, seconds: float) -> RunReport:
         tallies = [flow.worker_at(w) + at.TALLY + at.TALLY_WORDS * number for w in range(flow.options.workers)]
         records, outputs, ticks = (sum(int(flow.memory[tally + k]) for tally in tallies) for k in range(3))
         compiled = node.operator.plan is not None
-        operators.append(OperatorReport(node.operator.name, compiled, records, outputs, ticks / rate))
+        processing = flow.word(number, at.PROCESSED) / rate / max(records, 1)
+        operators.append(OperatorReport(node.operator.name, compiled, records, outputs, ticks / rate, processing))
     return RunReport(seconds, tuple(operators), (rows[:, at.ENDS] - rows[:, at.ORIGIN]) / rate)

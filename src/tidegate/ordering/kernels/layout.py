@@ -122,11 +122,15 @@ FORK_BIT = QUEUE_MASK + 3
 """The bit of the fork behind this node; 0: none."""
 MERGE_BIT = QUEUE_MASK + 4
 """The bit of the fork whose branches this node merges; 0: none."""
-FLOAT_KEY = QUEUE_MASK + 6
-"""1: keys are the bits of floats."""
 BRANCHES = QUEUE_MASK + 5
 """How many edges lead into a merge; their numbers stand behind those of its targets."""
-TARGET = 12 * LINE
+FLOAT_KEY = QUEUE_MASK + 6
+"""1: keys are the bits of floats."""
+STARTED = QUEUE_MASK + 7
+"""Where it is noted for each place when a worker began with its record (ticks)."""
+PROCESSED = 12 * LINE
+"""Ticks from the beginning of each record until all its outputs had been moved on, added up."""
+TARGET = 13 * LINE
 TARGETS_MAX = 2 * LINE
 NODE_WORDS = TARGET + TARGETS_MAX
 
@@ -159,7 +163,9 @@ SCRATCH = 12
 SCRATCH_WORDS = 13
 SLICE_RECORDS, SLICE_OUTPUTS = 14, 15
 """What it has done in its slice."""
-TALLY = 16
+NOW = 16
+"""When it ended its last record."""
+TALLY = 24
 """For each node: records, outputs, ticks."""
 TALLY_WORDS = 8
 

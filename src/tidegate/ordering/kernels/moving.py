@@ -51,8 +51,10 @@ from tidegate.ordering.kernels.layout import (
     ORIGIN,
     OUT_STRIDE,
     OUTS,
+    PROCESSED,
     ROWS,
     SOURCE,
+    STARTED,
     STATUS,
     STRIDE,
     TAIL,
@@ -107,6 +109,7 @@ def _move_results(memory, node):  # type: ignore[no-untyped-def]
         memory[at + MOVED] = 0
         if count > 1:
             free(out)
+        memory[at + PROCESSED] += ticks() - memory[memory[at + STARTED] + place]
         store(memory, statuses + place, 0)
         store(memory, at + NEXT, number + 1)
         steps += 1

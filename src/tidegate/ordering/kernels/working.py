@@ -63,6 +63,7 @@ from tidegate.ordering.kernels.layout import (
     NEXT,
     NODES,
     NOT_RUN,
+    NOW,
     OUT_STRIDE,
     OUTPUTS,
     OUTS,
@@ -81,6 +82,7 @@ from tidegate.ordering.kernels.layout import (
     SOURCE,
     SPACE,
     SPENT,
+    STARTED,
     STOP,
     STOPPED,
     STRIDE,
@@ -173,6 +175,8 @@ def _run_record(memory, node, mine, number):  # type: ignore[no-untyped-def]
     place = number & memory[at + MASK]
     row = memory[at + ROWS] + place * memory[at + STRIDE]
     count = memory[mine + OUTPUTS]
+    if count == NOT_RUN:
+        memory[memory[at + STARTED] + place] = memory[mine + NOW]
     scratch = memory[at + MANY] == 1 or count != NOT_RUN
     if memory[row + ENDS] & HOLE:
         count, scratch = row * 0, False
@@ -212,7 +216,8 @@ def _assign(memory, mine, node):  # type: ignore[no-untyped-def]
         fetch_add(memory, at + BUSY, -1)
         return False
     memory[mine + AT_NODE] = node
-    memory[mine + BEGAN] = ticks()
+    memory[mine + NOW] = ticks()
+    memory[mine + BEGAN] = memory[mine + NOW]
     memory[mine + SLICE_RECORDS] = 0
     memory[mine + SLICE_OUTPUTS] = 0
     known = memory[at + COST]
@@ -261,7 +266,8 @@ def _slice(memory, worker, mine):  # type: ignore[no-untyped-def]
         if code != 0:
             return code
         memory[mine + LEFT] -= 1
-        if ticks() - memory[mine + BEGAN] > 2 * memory[SLICE]:  # records have become more expensive
+        memory[mine + NOW] = ticks()
+        if memory[mine + NOW] - memory[mine + BEGAN] > 2 * memory[SLICE]:  # records have become more expensive
             memory[mine + LEFT] = 0
         rests = memory[mine + LEFT] <= 0 or load(memory, STOP) != 0
         memory[mine + SERIAL] = claim_again(memory, node, mine, rests)
