@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import random
 import threading
 import time
@@ -238,6 +240,31 @@ def test_a_run_can_be_measured() -> None:
     assert first.compiled
     assert len(measured.report.latencies) == measured.table.num_rows
     assert 0 < measured.report.latency(0.5) <= measured.report.latency(0.99)
+
+
+# --- whatever can be called -------------------------------------------------------------------------------------------
+
+
+class Adding:
+    def __init__(self, amount: int) -> None:
+        self.amount = amount
+
+    def __call__(self, item: Item) -> Item:
+        return dataclasses.replace(item, number=item.number + self.amount)
+
+    def method(self, item: Item) -> Item:
+        return self(item)
+
+
+def adding(amount: int, item: Item) -> Item:
+    return Adding(amount)(item)
+
+
+@pytest.mark.parametrize("function", [Adding(3), Adding(3).method, functools.partial(adding, 3)])
+def test_methods_partials_and_objects_run_as_plain_python_with_a_notice(function: Any) -> None:
+    with pytest.warns(tg.TidegateWarning, match="runs as plain Python"):
+        made = pipeline(Item).map(function)
+    assert rows(made.run(table(items(20, 1)), workers=2)) == rows([adding(3, item) for item in items(20, 1)])
 
 
 # --- declarations -----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import enum
+import functools
 import inspect
 import types
 import typing
@@ -132,7 +133,10 @@ def _compiled(operator: Operator) -> Operator:
     """The operator with generated code, or with the reason why it has none."""
     try:
         if operator.state is not None and operator.state_layout is None:
-            raise DefinitionError(f"{operator.state.__name__} has a field that a column cannot hold")
+            raise DefinitionError(
+                f"{_where(operator.function)}: a state {operator.state.__name__} cannot be kept in columns: a field "
+                "has another type than those of tables, no plain default, or there is a __post_init__"
+            )
         plan = compile_operator(
             operator.function,
             operator.role,
@@ -176,8 +180,8 @@ def _signature(function: Any, verb: str, count: int, names: Mapping[str, Any]) -
         raise DefinitionError(f"{verb}: required a function, got {shown(function)}")
     try:
         parameters = list(inspect.signature(function).parameters.values())
-        hints = typing.get_type_hints(function, localns=dict(names)) if inspect.isfunction(function) else {}
-    except (NameError, ValueError) as error:
+        hints = typing.get_type_hints(_annotated(function), localns=dict(names))
+    except (NameError, TypeError, ValueError) as error:
         raise DefinitionError(f"{verb}: an annotation of {_where(function)} cannot be resolved: {error}") from error
     wanted = "the record" if count == 1 else "the state and the record"
     if len(parameters) != count or any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
@@ -185,6 +189,13 @@ def _signature(function: Any, verb: str, count: int, names: Mapping[str, Any]) -
             f"{verb}: {_where(function)} takes {', '.join(p.name for p in parameters) or 'nothing'}, required: {wanted}"
         )
     return _Signature([hints.get(p.name) for p in parameters], hints.get("return", inspect.Signature.empty))
+
+
+def _annotated(function: Any) -> Any:
+    """What carries the annotations of a function, a method, a partial or an object that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _require_record(function: Any, annotation: Any, takes: RecordLayout) -> None:
