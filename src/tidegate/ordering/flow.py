@@ -33,8 +33,8 @@ Mode = Literal["workers", "thread-per-operator"]
 
 PARTITIONS = 100
 """Buckets of a keyed operator, unless it says how many: the paper's number."""
-QUEUE_MOST = 1024
-"""Records that the queue of one bucket holds at most."""
+QUEUES_WORDS = 1 << 20
+"""Records that the queues of all buckets of an operator hold at most, unless it has more buckets than that."""
 SCRATCH_WORDS = 1024
 _KINDS = {"hybrid": at.HYBRID, "shared": at.SHARED, "partitioned": at.PARTITIONED}
 _WHATS = {"source": at.SOURCE, "edge": at.EDGE, "merge": at.MERGE, "sink": at.SINK}
@@ -105,14 +105,15 @@ class Flow:
             found[at.BUCKETS] = self._take(size)
             found[at.COUNTS] = self._take(at.LINE * self._partitions(node.operator))
             if self._kind(node) in (at.HYBRID, at.PARTITIONED):
-                found[at.QUEUES] = self._take(self._partitions(node.operator) * self._queue_places)
+                found[at.QUEUES] = self._take(self._partitions(node.operator) * self._queue_places(node.operator))
             if isinstance(node.operator.partitions, tuple):
                 found[at.BOUNDS] = self._take(len(node.operator.partitions))
         return found
 
-    @property
-    def _queue_places(self) -> int:
-        return min(self._capacity, QUEUE_MOST)
+    def _queue_places(self, operator: Operator | None) -> int:
+        """Records that the queue of one bucket holds: where there are many buckets, few wait for each."""
+        buckets = 1 if operator is None else self._partitions(operator)
+        return min(self._capacity, 1 << max(QUEUES_WORDS // buckets, 1).bit_length() - 1)
 
     def _partitions(self, operator: Operator) -> int:
         """How many buckets a keyed operator has."""
@@ -175,7 +176,7 @@ class Flow:
             at.FLOAT_KEY: int(node.key >= HEADER and node.takes.fields[node.key - HEADER].kind is Kind.FLOAT),
             at.BOUNDS: -1,
             at.QUEUES: -1,
-            at.QUEUE_MASK: self._queue_places - 1,
+            at.QUEUE_MASK: self._queue_places(operator) - 1,
             at.PARTITIONS: self._partitions(operator) if operator is not None else 0,
             at.FORK_BIT: node.fork_bit,
             at.MERGE_BIT: node.merge_bit,
