@@ -145,6 +145,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "benchmarks/test_logging_cost.py": ("benchmarks/charts.py",),
     "benchmarks/test_reopening.py": ("benchmarks/memory.py",),
     "benchmarks/test_mixed.py": ("workloads/mixed.py",),
+    "benchmarks/test_ordering_partitions.py": ("benchmarks/ordering_buffers.py",),
+    "commands/test_bench_ordering.py": ("benchmarks/ordering_heuristics.py",),
     # Benchmarks that verify what they time: `make smoke` runs them, and nothing of them is used elsewhere.
     "../Makefile": (
         "benchmarks/leaderboard.py",

@@ -25,6 +25,7 @@ from rich.console import Console
 
 from tidegate.commands import bench_durability as durability
 from tidegate.commands import bench_engine as engine
+from tidegate.commands import bench_ordering as ordering
 from tidegate.commands import bench_strategies as strategies
 from tidegate.commands import bench_streams as streams
 from tidegate.commands.bench_run import BenchRun, Output, Rounds, Seed, Smoke
@@ -113,6 +114,8 @@ BENCHMARKS = (
         streams.mixed, 7, {"events": 300, "cost": 0.1}),
     Benchmark("execute", "one transaction now, between the batches of a stream",
         streams.execute, 7, {"requests": 100, "votes": 20}),
+    Benchmark("ordering", "ordered pipelines: heuristics, partitioning, reordering, overhead, speed-up and latency",
+        ordering.ordering, 5, {"records": 400, "work": 0.005}, "bench"),
     Benchmark("durable", "calls and batches that are on the disk when they return, beside the disk and beside memory",
         durability.durable, 7, {"calls": 32, "batches": 2, "events": 200}),
     Benchmark("logging", "strong and weak logging of chains of procedures, with and without group commit",

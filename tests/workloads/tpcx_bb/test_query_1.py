@@ -8,11 +8,11 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from tidegate.benchmarks.plain_pipeline import PlainPipeline, differs
+from tidegate.ordering import pipeline
 from tidegate.workloads.tpcx_bb.events import Sale, sales
 from tidegate.workloads.tpcx_bb.query_1 import FREQUENT, query
 from tidegate.workloads.tpcx_bb.top_lists import Ranked
-
-from .sequential import Sequential
 
 
 def reference(table: pa.Table) -> list[Ranked]:
@@ -40,9 +40,14 @@ def reference(table: pa.Table) -> list[Ranked]:
     ]
 
 
-def plain() -> Sequential:
-    found: Sequential = query(Sequential(Sale))
+def plain() -> PlainPipeline:
+    found: PlainPipeline = query(PlainPipeline(Sale))
     return found
+
+
+def test_the_pipeline_gives_what_the_definition_says() -> None:
+    table = sales(6_000, stores=2, tills=4, items=60, rate=0.5)
+    assert differs(query(pipeline(Sale)).run(table, workers=3), reference(table)) == ""
 
 
 @pytest.mark.parametrize(("count", "rate", "items"), [(0, 1.0, 5), (200, 0.01, 5), (6_000, 0.5, 60), (6_000, 0.2, 9)])

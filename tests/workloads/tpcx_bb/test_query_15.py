@@ -8,10 +8,10 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
+from tidegate.benchmarks.plain_pipeline import PlainPipeline, differs
+from tidegate.ordering import pipeline
 from tidegate.workloads.tpcx_bb.events import Sale, sales
 from tidegate.workloads.tpcx_bb.query_15 import Declining, query
-
-from .sequential import Sequential
 
 
 def slope_of(points: list[tuple[int, int]]) -> Fraction:
@@ -39,9 +39,14 @@ def reference(table: pa.Table) -> list[Declining]:
     return found
 
 
-def plain() -> Sequential:
-    found: Sequential = query(Sequential(Sale))
+def plain() -> PlainPipeline:
+    found: PlainPipeline = query(PlainPipeline(Sale))
     return found
+
+
+def test_the_pipeline_gives_what_the_definition_says() -> None:
+    table = sales(5_000, stores=1, tills=4, items=100, rate=0.001)
+    assert differs(query(pipeline(Sale)).run(table, workers=3), reference(table)) == ""
 
 
 @pytest.mark.parametrize(("count", "rate"), [(0, 1.0), (200, 0.0005), (5_000, 0.001), (5_000, 0.004)])

@@ -8,11 +8,11 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from tidegate.benchmarks.plain_pipeline import PlainPipeline, differs
+from tidegate.ordering import pipeline
 from tidegate.workloads.tpcx_bb.events import Click, clicks
 from tidegate.workloads.tpcx_bb.query_2 import FREQUENT, query
 from tidegate.workloads.tpcx_bb.top_lists import Ranked
-
-from .sequential import Sequential
 
 
 def reference(table: pa.Table) -> list[Ranked]:
@@ -41,9 +41,14 @@ def reference(table: pa.Table) -> list[Ranked]:
     ]
 
 
-def plain() -> Sequential:
-    found: Sequential = query(Sequential(Click))
+def plain() -> PlainPipeline:
+    found: PlainPipeline = query(PlainPipeline(Click))
     return found
+
+
+def test_the_pipeline_gives_what_the_definition_says() -> None:
+    table = clicks(5_000, users=20, items=40, rate=0.05)
+    assert differs(query(pipeline(Click)).run(table, workers=3), reference(table)) == ""
 
 
 @pytest.mark.parametrize(

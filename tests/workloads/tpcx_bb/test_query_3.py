@@ -7,10 +7,10 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from tidegate.benchmarks.plain_pipeline import PlainPipeline, differs
+from tidegate.ordering import pipeline
 from tidegate.workloads.tpcx_bb.events import BUY, CART, VIEW, Click, clicks
 from tidegate.workloads.tpcx_bb.query_3 import ViewsOfDay, query
-
-from .sequential import Sequential
 
 
 def reference(table: pa.Table) -> list[ViewsOfDay]:
@@ -35,9 +35,15 @@ def reference(table: pa.Table) -> list[ViewsOfDay]:
     return found
 
 
-def plain() -> Sequential:
-    found: Sequential = query(Sequential(Click))
+def plain() -> PlainPipeline:
+    found: PlainPipeline = query(PlainPipeline(Click))
     return found
+
+
+@pytest.mark.filterwarnings("ignore:operator 'count_views' runs as plain Python")
+def test_the_pipeline_gives_what_the_definition_says() -> None:
+    table = clicks(4_000, users=20, items=40, rate=0.01)
+    assert differs(query(pipeline(Click)).run(table, workers=3), reference(table)) == ""
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
+from tidegate.benchmarks.plain_pipeline import PlainPipeline, differs
+from tidegate.ordering import pipeline
 from tidegate.workloads.tpcx_bb.events import BUY, CART, VIEW, Click, clicks
 from tidegate.workloads.tpcx_bb.query_4 import Abandonment, query
-
-from .sequential import Sequential
 
 
 def reference(table: pa.Table) -> list[Abandonment]:
@@ -33,9 +33,14 @@ def reference(table: pa.Table) -> list[Abandonment]:
     return found
 
 
-def plain() -> Sequential:
-    found: Sequential = query(Sequential(Click))
+def plain() -> PlainPipeline:
+    found: PlainPipeline = query(PlainPipeline(Click))
     return found
+
+
+def test_the_pipeline_gives_what_the_definition_says() -> None:
+    table = clicks(5_000, users=20, items=40, rate=0.05)
+    assert differs(query(pipeline(Click)).run(table, workers=3), reference(table)) == ""
 
 
 @pytest.mark.parametrize(("count", "rate"), [(0, 1.0), (300, 0.01), (5_000, 0.05), (5_000, 0.01)])

@@ -112,7 +112,8 @@ def counts(viewed: int, time: int, bought: int, since: int) -> bool:
 
 def count_views(state: Views, view: ViewedBefore) -> list[ViewsOfDay]:
     """The list of a bought item until the day of its last purchase, if a later day has begun for it."""
-    day, out = view.time // DAY, []
+    out = []
+    day = view.time // DAY
     if day > state.day:
         best = sorted(state.counts.items(), key=lambda entry: (-entry[1], entry[0]))[:SIZE]
         for rank, (viewed, count) in enumerate(best, start=1):
