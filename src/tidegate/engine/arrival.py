@@ -136,9 +136,9 @@ def _times(values: Array, found: pa.DataType) -> Array | None:
 def _sorted(values: Array) -> tuple[Array, bool]:
     """The order of the values, equal ones as they stand; and whether no two are equal."""
     state = is_strictly_increasing(values)
-    if state == 2:
-        return np.arange(len(values)), True
-    order = np.arange(len(values)) if state == 1 else np.argsort(values, kind="stable")
+    if state:
+        return np.arange(len(values)), state == 2
+    order = np.argsort(values, kind="stable")
     return order, bool(is_strictly_increasing(values[order]) == 2)
 
 
@@ -149,13 +149,14 @@ def _below(column: pa.Array, values: Array, limit: Any) -> Array:
 
 
 def _highest(column: pa.Array, values: Array, refused: dict[str, Array]) -> int | float | str | None:
-    kept = np.ones(len(values), np.bool_)
-    for reason, rows in refused.items():
-        if reason != LATE:
-            kept &= ~rows
-    if not kept.any():
+    lost = [rows for reason, rows in refused.items() if reason != LATE]
+    if not lost:
+        at = int(np.argmax(values)) if len(values) else -1
+    else:
+        kept = np.flatnonzero(~np.logical_or.reduce(lost))
+        at = int(kept[np.argmax(values[kept])]) if len(kept) else -1
+    if at < 0:
         return None
-    at = int(np.flatnonzero(kept)[np.argmax(values[kept])])
     found: int | float | str = column[at].as_py()
     return found
 

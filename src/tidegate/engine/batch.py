@@ -7,6 +7,7 @@ for reason number n - 1. Reasons that the program can give come first; those tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from tidegate.engine.intake import Bound, unfit_reason
 from tidegate.engine.kernels.events import refuse_marked, touched_list_rows, touched_rows
-from tidegate.engine.kernels.strings import copy_texts, match_names, place_texts
+from tidegate.engine.kernels.strings import copy_reasons, first_word, match_names, place_names, place_reasons
 from tidegate.engine.state.columns import value_column
 from tidegate.engine.state.deadlines import LOWEST
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
@@ -52,20 +53,20 @@ class Batch:
     def name(self, names: pa.Array | None, known: tuple[Array, ...]) -> None:
         """Find the transactions of all events by their names; without names, all are of the only one.
 
-        `known` are the names of the program's transactions, as `match_names` takes them.
+        `known` are those of the program (`table_of_names`).
         """
         if names is None:
             self.kinds[:] = self.plan.entries[0]
             return
         if pa.types.is_null(names.type):
             names = pa.nulls(len(names), pa.string())
-        offsets, data = string_buffers(names)
-        match_names(offsets, data, words_of(data), known, self.kinds)
+        offsets, data = string_buffers(names, wide=False)
+        others = match_names(offsets, data, words_of(data), known, self.kinds)
         if names.null_count:
             null = np.asarray(names.is_null().to_numpy(zero_copy_only=False))
             self.kinds[null] = -1
             self.refuse(null, "null transaction")
-        unknown = np.flatnonzero((self.kinds < 0) & (self.status == 0))
+        unknown = np.flatnonzero((self.kinds < 0) & (self.status == 0)) if others else ()
         for row in unknown:
             self.status[row] = self.reason(f"unknown transaction {names[int(row)].as_py()!r}")
 
@@ -156,21 +157,21 @@ class Batch:
 
     def outcomes(self, strings: StringPool) -> pa.Table:
         """What became of the events: `committed`, `reason` and `result`."""
-        columns = [pa.array(self.status == 0), self._reason_column(), self._result_column(strings)]
+        columns = [*self._committed_and_reason(), self._result_column(strings)]
         types = [pa.bool_(), pa.string(), self.plan.result]
         return pa.Table.from_arrays(columns, schema=pa.schema(list(zip(OUTCOME_COLUMNS, types, strict=True))))
 
-    def _reason_column(self) -> pa.Array:
-        aborted = self.status > 0
-        if not aborted.any():
-            return pa.nulls(self.size, pa.string())
+    def _committed_and_reason(self) -> tuple[pa.Array, pa.Array]:
         starts, texts = string_buffers(pa.array(self.reasons, pa.large_string()))
         offsets = np.empty(self.size + 1, np.int32)
-        data = np.empty(place_texts(self.status, starts, offsets), np.uint8)
-        copy_texts(self.status, starts, texts, offsets, data)
-        bitmap = np.packbits(aborted, bitorder="little")
-        buffers = [pa.py_buffer(bitmap), pa.py_buffer(offsets), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.string(), self.size, buffers)
+        bits = np.empty((self.size + 7) // 8, np.uint8)
+        data = np.empty(place_reasons(self.status, np.diff(starts, prepend=0), bits, offsets), np.uint8)
+        committed = pa.Array.from_buffers(pa.bool_(), self.size, [None, pa.py_buffer(bits)], null_count=0)
+        if not self.status.any():
+            return committed, pa.nulls(self.size, pa.string())
+        copy_reasons(self.status, bits, starts, texts, offsets, data)
+        buffers = [pa.py_buffer(~bits), pa.py_buffer(offsets), pa.py_buffer(data)]
+        return committed, pa.Array.from_buffers(pa.string(), self.size, buffers)
 
     def _result_column(self, strings: StringPool) -> pa.Array:
         if not self.plan.result_arrays:
@@ -200,3 +201,13 @@ class Batch:
             return value_column(values, kind, strings, None if valid.all() else valid)
         bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         return pa.Array.from_buffers(kind.arrow, self.size, [bitmap, pa.py_buffer(values)])
+
+
+def table_of_names(names: Sequence[str]) -> tuple[Array, ...]:
+    """Names of transactions, as `match_names` takes them."""
+    offsets, data = string_buffers(pa.array(names, pa.large_string()))
+    words = [first_word(data, words_of(data), *span) for span in zip(offsets[:-1], np.diff(offsets), strict=True)]
+    places = np.full(1 << (4 * len(names)).bit_length(), -1, np.int16)
+    table = (offsets, data, np.array(words, np.uint64), places)
+    place_names(table)
+    return table

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tidegate.engine.arguments import argument_columns, completed, key_columns
 from tidegate.engine.arrival import Arrival, arrange
-from tidegate.engine.batch import Batch
+from tidegate.engine.batch import Batch, table_of_names
 from tidegate.engine.execution.executions import Execution, Executor, Job
 from tidegate.engine.execution.runner import Runner
 from tidegate.engine.expiry import CLOCK, Expiry, require_times
@@ -37,13 +37,12 @@ from tidegate.engine.graphs.store import GraphStore, layouts_of, require_same_me
 from tidegate.engine.graphs.waiting import NOTHING_WAITS, Waiting
 from tidegate.engine.graphs.walk import GraphWalk
 from tidegate.engine.intake import bind_events, join_bounds, name_column, require_column, require_free_names
-from tidegate.engine.kernels.strings import first_word
 from tidegate.engine.loading import change_table, check_rows, columns_in, duplicate_message, store_rows
 from tidegate.engine.report import BatchReport, BatchResult
 from tidegate.engine.single import SingleRun, Unusual
 from tidegate.engine.stages import Stages
 from tidegate.engine.state.columns import key_words, one_piece
-from tidegate.engine.state.strings import StringPool, string_buffers, words_of
+from tidegate.engine.state.strings import StringPool
 from tidegate.engine.state.table import TableState
 from tidegate.engine.undoing import Interruptible, undone
 from tidegate.foundation.errors import InputError, RecoveryImpossible
@@ -129,9 +128,7 @@ class EngineCore:
         noted = track_changes or self._expiry is not None
         self._single = SingleRun(self.plan, self.tables, self._note_slots if noted else None, self._expiry)
         self._use_strings(self.strings)
-        offsets, data = string_buffers(pa.array(self.plan.event_names, pa.large_string()))
-        words = [first_word(data, words_of(data), *span) for span in zip(offsets[:-1], np.diff(offsets), strict=True)]
-        self._names = (offsets, data, np.array(words, np.uint64))
+        self._names = table_of_names(self.plan.event_names)
 
     def _use_strings(self, strings: StringPool) -> None:
         self.strings = strings

@@ -81,19 +81,24 @@ NAMES = string_buffers(pa.array(["ab", "xyz"]))
 OFFSETS = np.concatenate([[0], np.cumsum(np.arange(25) % 4)])
 
 TEXT = np.frombuffer(b"a text of some twenty-eight..", np.uint8)
-NUMBERS, STARTS = np.array([1, 0, 2, 1, 0], np.int32), np.array([0, 3, 5])
+STARTS = np.array([0, 3, 5])
 LONG = string_buffers(pa.array(["transferred", "transferrex", "transfer", "transferred"]))
 
 
-def name_words(names: Any) -> Any:
+def filled(names: Any) -> Any:
+    """Names in a table that is not yet full."""
     offsets, data = names
     spans = zip(offsets[:-1], np.diff(offsets), strict=True)
     found = [strings.first_word(data, words_of(data), *span) for span in spans]
-    return np.array(found, np.uint64)
+    table = (offsets, data, np.array(found, np.uint64), np.full(8, -1, np.int16))
+    strings.place_names(table)
+    return table
 
 
-LONG_PARTS = string_buffers(pa.array(["transferrer", "transferred"]))
-LONG_NAMES = (*LONG_PARTS, name_words(LONG_PARTS))
+LONG_NAMES = filled(string_buffers(pa.array(["transferrer", "transferred"])))
+STATUS, SIZES = np.array([1, 0, 2, 1, 0, 0, 0, 2, 0, 1], np.int32), np.array([0, 3, 2])
+EIGHT_AND_TWO = np.array([0b01110010, 0b01], np.uint8)
+PLACES = np.array([0, 3, 3, 5, 8, 8, 8, 8, 10, 10, 13], np.int32)
 
 CASES: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
     "scramble": lambda: [(np.int64(value),) for value in (0, 1, -1, 2**63 - 1, -(2**63))],
@@ -133,12 +138,18 @@ CASES: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
         [(TEXT, words_of(TEXT), start, size) for start in (0, 3, 8, 20) for size in (0, 1, 5, 8)]
         + [(TEXT, words_of(TEXT), 2, 20)]
     ),
+    "name_place": lambda: [(np.uint64(0x7265), size, np.uint64(7)) for size in (0, 2, 9)],
+    "place_names": lambda: [((*LONG_NAMES[:3], np.full(size, -1, np.int16)),) for size in (4, 16)],
+    "is_name": lambda: [(name, LONG_NAMES, LONG[1], 0, 11, LONG_NAMES[2][0]) for name in (0, 1)],
     "match_names": lambda: [
-        (*WORDS, words_of(WORDS[1]), (*NAMES, name_words(NAMES)), np.zeros(7, np.int16)),
+        (*WORDS, words_of(WORDS[1]), filled(NAMES), np.zeros(7, np.int16)),
+        (WORDS[0].astype(np.int32), WORDS[1], words_of(WORDS[1]), filled(NAMES), np.zeros(7, np.int16)),
         (*LONG, words_of(LONG[1]), LONG_NAMES, np.zeros(4, np.int16)),
     ],
-    "place_texts": lambda: [(NUMBERS, STARTS, np.zeros(6, np.int32))],
-    "copy_texts": lambda: [(NUMBERS, STARTS, TEXT, np.array([0, 3, 3, 5, 8, 8], np.int32), np.zeros(8, np.uint8))],
+    "place_reasons": lambda: [
+        (STATUS[:count], SIZES, np.zeros(2, np.uint8), np.zeros(count + 1, np.int32)) for count in (0, 7, 8, 10)
+    ],
+    "copy_reasons": lambda: [(STATUS, EIGHT_AND_TWO, STARTS, TEXT, PLACES, np.zeros(13, np.uint8))],
     "hash_rows": lambda: [(*WORDS, np.zeros(7, np.uint64))],
     "refuse_marked": lambda: [(some_events(30), np.arange(30) % 2 == 0, 9)],
     "touched_rows": lambda: [(some_events(30), np.arange(30) % 11, np.zeros(11, np.bool_), np.zeros(40, np.int64), 2)],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidegate as tg
 from tidegate.engine import core
-from tidegate.engine.state.strings import StringPool
+from tidegate.engine.batch import table_of_names
+from tidegate.engine.kernels.strings import match_names
+from tidegate.engine.state.strings import StringPool, string_buffers, words_of
 
 
 @given(st.lists(st.text(max_size=12), max_size=300))
@@ -61,3 +63,19 @@ def test_strings_that_no_row_holds_are_collected(monkeypatch: object) -> None:
     assert engine.execute(remember, person="person 0 3", note="", keep=False).result == "note person 0 3"
     assert engine.execute(remember, person="person 0 3", note="", keep=False).result == "none yet"
     assert len(engine._core.strings) < 2 * core.STRINGS_KEPT + 2 * size
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.text("ab", max_size=12), min_size=1, max_size=40, unique=True),
+    st.lists(st.text("ab", max_size=12), max_size=40),
+    st.sampled_from([pa.string(), pa.large_string()]),
+    st.integers(0, 3),
+)
+def test_names_are_found_among_any_others(names: list[str], others: list[str], kind: pa.DataType, skipped: int) -> None:
+    column = pa.array([*others, *names, *others], kind).slice(skipped)
+    offsets, data = string_buffers(column, wide=False)
+    found = np.zeros(len(column), np.int16)
+    unknown = match_names(offsets, data, words_of(data), table_of_names(names), found)
+    expected = [names.index(text) if text in names else -1 for text in column.to_pylist()]
+    assert found.tolist() == expected and unknown == expected.count(-1)

@@ -56,3 +56,23 @@ def test_looking_at_absent_rows_leaves_no_trace() -> None:
         table.sweep(np.empty(0, np.int64))
     assert len(table.slots()) == 0
     assert len(table.exists) <= 4096
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(-40, 4000), st.booleans()), max_size=1500), st.integers(0, 1500))
+def test_keys_of_events_get_the_slots_that_they_would_get_one_by_one(
+    events: list[tuple[int, bool]], known: int
+) -> None:
+    """In blocks, with keys that collide, that are new, that repeat, and with tables that grow in between."""
+    wanted = np.array([key for key, _ in events], np.int64).reshape(-1, 1)
+    kinds = np.array([0 if needed else -1 for _, needed in events], np.int16)
+    status, needed = np.zeros(len(events), np.int32), np.array([True, False])
+    one_by_one, together = TableState(ONE, StringPool()), TableState(ONE, StringPool())
+    for table in (one_by_one, together):
+        table.resolve(np.arange(known).reshape(-1, 1))
+    expected = np.where(kinds == 0, 0, -1)
+    for row in np.flatnonzero(kinds == 0):
+        expected[row] = one_by_one.resolve(wanted[row : row + 1])[0]
+    found = together.resolve_events(wanted, (kinds, status, needed))
+    assert found[kinds == 0].tolist() == expected[kinds == 0].tolist()
+    assert together.count == one_by_one.count

@@ -34,13 +34,12 @@ def refuse_marked(events, marked, reason):  # type: ignore[no-untyped-def]
 def touched_rows(events, slots, marks, touched_out, count):  # type: ignore[no-untyped-def]
     """Add the slots that committed transactions may have written to `touched_out`, each once."""
     kinds, status, writes = events
-    for row in range(slots.shape[0]):
-        if status[row] == 0 and writes[kinds[row]]:
-            slot = slots[row]
-            if not marks[slot]:
-                marks[slot] = True
-                touched_out[count] = slot
-                count += 1
+    for row in range(slots.shape[0]):  # without a jump: whether a row is the first to write its slot cannot be guessed
+        slot = slots[row]
+        wrote = (status[row] == 0) & writes[kinds[row]]
+        touched_out[count] = slot
+        count += wrote & ~marks[slot]
+        marks[slot] |= wrote
     return count
 
 

@@ -23,7 +23,8 @@ from tidegate.foundation.jit import kernel
 
 COUNT, NEXT, FREE, FRESH = 0, 1, 2, 3
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(32)
+_SHIFT, _ONE = np.uint64(32), np.uint64(1)
+_STEPS = 3
 
 
 @kernel
@@ -149,14 +150,28 @@ def resolve_events(index, wanted, start, events, chosen_rows, slots_out):  # typ
                         return row
                 slots_out[row] = slot
         return wanted.shape[0]
-    # In blocks: first the rows that need a look-up, without a jump, then the look-ups, which then overlap:
-    # 10 ns a key instead of 35.
+    # In blocks, and without a jump where a read of the table is awaited, so that these reads overlap: first the rows
+    # that need a look-up, then what stands where each key belongs, and one and two entries further; then what is left.
+    # 7 ns a key; 13 where only the rows are found first, 35 one by one. Half of the gain is that places are unsigned:
+    # Numba tests each signed one for being negative.
     for begin in range(start, wanted.shape[0], chosen_rows.shape[0]):
-        count = 0
-        for row in range(begin, min(begin + chosen_rows.shape[0], wanted.shape[0])):
+        end = np.uint64(min(begin + chosen_rows.shape[0], wanted.shape[0]))
+        count = np.uint64(0)
+        for row in range(np.uint64(begin), end):
             chosen_rows[count] = row
-            count += (status[row] == 0) & needed[kinds[row]]
-        for position in range(count):
+            count += np.uint64((status[row] == 0) & needed[kinds[row]])
+        for step in range(_STEPS):
+            left = np.uint64(0)
+            for position in range(np.uint64(0), count):
+                event = np.uint64(chosen_rows[position])
+                tag = wanted[event, 0]
+                place = ((scramble(tag) + np.uint64(step)) & mask) << _ONE
+                slot = entries[place | _ONE]
+                slots_out[event] = slot
+                chosen_rows[left] = event
+                left += np.uint64((slot < 0) | (entries[place] != tag))
+            count = left
+        for position in range(np.uint64(0), count):
             row = chosen_rows[position]
             slot = probe_word(entries, mask, wanted[row, 0])
             if slot < 0:

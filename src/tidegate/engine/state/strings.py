@@ -140,14 +140,16 @@ class KnownStrings:
         return found
 
 
-def string_buffers(column: pa.Array) -> tuple[Numbers, npt.NDArray[np.uint8]]:
-    """The offsets and bytes of an Arrow string column, as arrays."""
-    if not pa.types.is_large_string(column.type):
+def string_buffers(column: pa.Array, wide: bool = True) -> tuple[Numbers, npt.NDArray[np.uint8]]:
+    """The offsets and bytes of an Arrow string column, as arrays; offsets of 64 bits, or as they are if not `wide`."""
+    narrow = not wide and pa.types.is_string(column.type)
+    if not narrow and not pa.types.is_large_string(column.type):
         column = column.cast(pa.large_string())
+    dtype = np.dtype(np.int32 if narrow else np.int64)
     if len(column) == 0:
-        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+        return np.zeros(1, dtype), np.zeros(0, np.uint8)
     _, offsets, data = column.buffers()
-    positions = np.frombuffer(offsets, np.int64, len(column) + 1, 8 * column.offset)
+    positions = np.frombuffer(offsets, dtype, len(column) + 1, dtype.itemsize * column.offset)
     held = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
     return read_only(positions), read_only(held)
 
