@@ -83,6 +83,7 @@ def compile_operator(
         source.refuse(source.tree, "its key is always None")
     arrays = tuple(sorted(compiler.arrays))
     undo = Undo(compiler)
+    exists = [] if state is None or not undo.restore else [f"{exists_array(state.name)}[{compiler.slot}] = True"]
     arguments = [*compiler.header, *arrays, *(name for name in undo.arrays if name not in arrays)]
     listed = ", ".join(arguments)
     functions = [helper.source for helper in compiler.unit.helpers.values()]
@@ -91,7 +92,7 @@ def compile_operator(
         f"@inline\ndef undoing_{OWN}({listed}):",
         *undo.save,
         f"    status = body_of_{OWN}({listed})",
-        *(["    if status < 0:", *undo.restore] if undo.restore else []),
+        *(["    if status < 0:", *undo.restore, "    else:", f"        {exists[0]}"] if exists else []),
         "    return status",
     ]
     functions.append("\n".join(wrapper))
@@ -174,8 +175,9 @@ class OperatorCompiler(RecordFunction):
                 self.refuse(source.tree, problem)
         if state is not None and any(column.name == "exists" for column in state.columns):
             self.refuse(source.tree, f"a field of {state.name} is named 'exists'", "give it another name")
-        slot = [] if state is None else [row_code(names[0])]
-        self.header = [*carriers(value_code(self.record_name), RecordOf(record)), *slot, "out", "room"]
+        self.slot = row_code(names[0])
+        slots = [] if state is None else [self.slot]
+        self.header = [*carriers(value_code(self.record_name), RecordOf(record)), *slots, "out", "room"]
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Everything besides the body's text that determines the generated code."""

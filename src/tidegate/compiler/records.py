@@ -45,6 +45,7 @@ from tidegate.compiler.types import (
     given_code,
 )
 from tidegate.compiler.unit import Unit
+from tidegate.operations.arrays import column_array
 from tidegate.operations.decimals import Digits
 from tidegate.operations.kinds import Kind
 from tidegate.operations.layout import Column
@@ -150,9 +151,13 @@ class RecordFunction(FunctionCompiler):
         return self.loosen(values.plain(self, term), node) if exact else term
 
     def write(self, row: Term, column: Column, term: Term, node: ast.stmt) -> None:
-        """Write a field of the state."""
+        """Write a field of the state; that it exists from now on is noted when the operator has ended."""
         assert isinstance(row.type, Row)
-        super().write(row, column, self.fitting(row.type.table.name, column, term, node), node)
+        table = row.type.table.name
+        term = self.fitting(table, column, term, node)
+        code = values.stored(self, term, column.type, node, f"{table}.{column.name}")
+        self.access(row.type, column.name, "write", node)
+        self.emit(f"{self.array(column_array(table, column.name))}[{row.code}] = {code}")
 
     def given(self, term: Term) -> Term:
         """A record that is not None; where it is, plain Python says what happens."""
