@@ -11,17 +11,28 @@ import dataclasses
 import functools
 import itertools
 import math
+import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from decimal import Decimal
+from typing import Annotated, Any
 
 import pytest
 
 import tidegate as tg
+from tidegate.compiler.operators import link_operators
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.jit import uncompiled
+from tidegate.operations.pipeline import unusual
+from tidegate.operations.plan import ESCAPE, INTERRUPTED
 
-from .operator_desk import Desk, check, compiled, layout_of
+from ..truth.choices import Choices
+from ..truth.comparison import imported
+from ..value_types import HEADER as TYPES_HEADER
+from ..value_types import TYPES, Row
+from .operator_desk import SLOT, Desk, check, compiled, layout_of
+from .random_operators import random_fields, random_operator
 
 
 @dataclass
@@ -229,6 +240,22 @@ def loops(click: Click) -> Click:
             continue
         total += i
     return replace(click, user=total)
+
+
+@dataclass
+class Price:
+    amount: Annotated[Decimal, tg.digits(6, 2)]
+    rate: float | None = None
+
+
+@form(outputs=Price)
+def too_many_digits(click: Click) -> Price:
+    return Price(Decimal("1000.00") * click.user)
+
+
+@form(outputs=Price)
+def ints_where_others_are_declared(click: Click) -> Price:
+    return Price(click.user % 10, click.ts)
 
 
 # --- state ---------------------------------------------------------------------------------------------------------
@@ -558,3 +585,281 @@ def test_what_cannot_be_compiled_is_refused_with_its_line(function: Operator) ->
     assert "compiled=False" not in str(refused.value)
     if hasattr(function, "__code__"):
         assert "test_operators.py:" in str(refused.value)
+
+
+# --- random operators ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_operators_do_what_the_plain_functions_do(seed: int) -> None:
+    counts = {"ran": 0, "escaped": 0}
+    for number in range(40):
+        choices = Choices(seed * 1000 + number)
+        made = random_operator(choices)
+        with imported(made.source) as module, uncompiled():
+            outputs, state = getattr(module, made.outputs), module.Kept if made.has_state else None
+            plan = compiled(module.operator, module.Given, outputs, state, made.many)
+            desk = Desk(plan, layout_of(outputs), state)
+            for _ in range(6):
+                kept = None if state is None else random_fields(choices, state)
+                status = check(desk, module.operator, random_fields(choices, module.Given), kept)
+                counts["escaped" if status < 0 else "ran"] += 1
+    assert counts["ran"] > 40, counts
+
+
+# --- all types -----------------------------------------------------------------------------------------------------
+
+TYPED = """
+from dataclasses import dataclass, replace
+
+
+@dataclass
+class Given:
+    a: {text}
+    b: {text}
+    c: {text} | None
+    n: int
+
+
+@dataclass
+class Kept:
+    v: {text}
+    o: {text} | None
+
+
+def copied(kept: Kept, given: Given) -> list[Given]:
+    kept.v, kept.o = given.a, given.c
+    out = [Given(given.b, kept.v, kept.o, 1), given]
+    out.append(replace(given, c=None if given.n > 0 else given.a, n=2))
+    return out
+
+
+def optional(kept: Kept, given: Given) -> Given | None:
+    kept.o = given.a if given.n > 0 else given.c
+    if kept.o is None:
+        return None
+    kept.v = kept.o
+    return Given(kept.o, kept.v, None, given.n)
+
+
+def needed(kept: Kept, given: Given) -> Given:
+    kept.o = None
+    return Given(given.c, given.b, given.c, 3)
+
+
+def is_none(given: Given) -> bool:
+    return given.c is None or given.a == given.b
+
+
+def key(given: Given) -> {text}:
+    return given.a
+
+
+def key_or_none(given: Given) -> {text} | None:
+    return given.c
+"""
+
+
+@pytest.mark.parametrize("of", TYPES, ids=lambda of: of.name)
+def test_fields_of_all_types_are_carried(of: Row) -> None:
+    with imported(TYPES_HEADER + TYPED.format(text=of.text)) as module, uncompiled():
+        records = [
+            module.Given(a, b, c, n)
+            for (a, b), c, n in itertools.product(
+                zip(of.values, of.values[1:] + of.values[:1], strict=True), (None, of.values[-1]), (0, 2)
+            )
+        ]
+        states = [module.Kept(of.values[0], None), module.Kept(of.values[-1], of.values[0])]
+        for function, many in ((module.copied, "list"), (module.optional, "optional"), (module.needed, "one")):
+            desk = Desk(
+                compiled(function, module.Given, module.Given, module.Kept, many), layout_of(module.Given), module.Kept
+            )
+            statuses = [check(desk, function, record, state) for record in records for state in states]
+            assert max(statuses) > 0
+        for function, role in ((module.is_none, "filter"), (module.key, "key"), (module.key_or_none, "key")):
+            desk = Desk(compiled(function, module.Given, role=role), layout_of(module.Given), None)
+            statuses = [check(desk, function, record) for record in records]
+            assert max(statuses) > 0
+
+
+def reads_an_int_as_a_decimal(click: Click) -> Price:
+    made = Price(click.user)
+    return Price(made.amount / 2)
+
+
+def reads_an_int_as_an_optional_float(click: Click) -> Price:
+    made = Price(Decimal("1.00"), 0)
+    return made if made.rate else Price(Decimal("2.00"))
+
+
+@pytest.mark.parametrize("function", [reads_an_int_as_a_decimal, reads_an_int_as_an_optional_float])
+def test_a_field_that_is_given_an_int_for_another_type_is_not_read_as_that_type(function: Operator) -> None:
+    with pytest.raises(DefinitionError, match="and is given an int elsewhere"):
+        compiled(function, Click, Price)
+
+
+# --- classes that do more than hold fields -------------------------------------------------------------------------
+
+
+@dataclass
+class Checked:
+    user: int
+
+    def __post_init__(self) -> None:
+        self.user = abs(self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    user: int
+    price: float = 0.5
+
+
+@dataclass
+class Listed:
+    user: int
+    more: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Watched:
+    user: int
+
+    def __getattribute__(self, name: str) -> Any:
+        return object.__getattribute__(self, name)
+
+
+@dataclass
+class Falsy:
+    user: int
+
+    def __bool__(self) -> bool:
+        return self.user > 0
+
+
+def makes_checked(click: Click) -> Checked:
+    return Checked(click.user)
+
+
+def reads_checked(record: Checked) -> bool:
+    return record.user > 0
+
+
+def makes_frozen(click: Click) -> Frozen:
+    return Frozen(click.user)
+
+
+def reads_watched(record: Watched) -> bool:
+    return record.user > 0
+
+
+def asks_falsy(record: Falsy) -> bool:
+    return bool(record)
+
+
+def test_records_of_classes_that_run_code_are_left_to_plain_python() -> None:
+    with pytest.raises(DefinitionError, match="Checked has __post_init__"):
+        compiled(makes_checked, Click, Checked)
+    with pytest.raises(DefinitionError, match="Watched has __getattribute__"):
+        compiled(reads_watched, Watched, role="filter")
+    with pytest.raises(DefinitionError, match="Falsy has __bool__"):
+        compiled(asks_falsy, Falsy, role="filter")
+    with uncompiled():
+        check(Desk(compiled(makes_frozen, Click, Frozen), layout_of(Frozen), None), makes_frozen, CLICKS[-1])
+        desk = Desk(compiled(reads_checked, Checked, role="filter"), layout_of(Checked), None)
+        assert check(desk, reads_checked, Checked(-3)) == 1
+    assert unusual(Visit, "assign") == ""
+    assert unusual(Frozen, "assign") == "Frozen has __setattr__ (it is frozen)"
+    assert unusual(Frozen, "make") == unusual(Listed, "make") == ""
+
+
+@dataclass
+class Odd:
+    exists: bool = False
+
+
+def names_the_key(state: Visit, click: Click) -> Session:
+    return Session(state.key, 1.0)
+
+
+def asks_whether_it_exists(state: Visit, click: Click) -> Session:
+    return Session(1, 1.0, ok=tg.exists(state))
+
+
+def deletes(state: Visit, click: Click) -> Session:
+    tg.delete(state)
+    return Session(1, 1.0)
+
+
+def replaces_the_state(state: Visit, click: Click) -> Session:
+    state = Visit()
+    return Session(state.clicks, 1.0)
+
+
+def marks(state: Odd, click: Click) -> Session:
+    state.exists = True
+    return Session(1, 1.0)
+
+
+@pytest.mark.parametrize("function", [names_the_key, asks_whether_it_exists, deletes, replaces_the_state, marks])
+def test_a_state_is_its_fields_and_nothing_else(function: Operator) -> None:
+    with pytest.raises(DefinitionError, match=r"test_operators\.py:\d+: operator"):
+        compiled(function, Click, Session, Odd if function is marks else Visit)
+
+
+# --- linking -------------------------------------------------------------------------------------------------------
+
+
+def total(state: Visit, click: Click) -> Session | None:
+    state.clicks = made_up(state.clicks, click.user)
+    return Session(state.clicks, 0.0, "same")
+
+
+def made_up(a: int, b: int) -> int:
+    return a + b
+
+
+def test_one_function_twice_in_a_pipeline_has_two_states() -> None:
+    plan = compiled(total, Click, Session, Visit, "optional")
+    only = compiled(lambda click: click.name == "bob", Click, role="filter")
+    linked = link_operators([plan, None, only, plan])
+    assert {spec.of for spec in linked.arrays if spec.owner == "state"} == {0, 3}
+    assert len({spec.name for spec in linked.arrays}) == len(linked.arrays)
+    assert linked.literals == ("same", "bob", "same")
+    with uncompiled():
+        for place in (0, 3):
+            check(Desk(plan, layout_of(Session), Visit, before=place), total, CLICKS[-1], VISITS[1], escapes=False)
+        desk = Desk(plan, layout_of(Session), Visit)
+        desk.number = 0  # an operator that plain Python runs
+        assert desk.operate(CLICKS[0], 1)[0] == ESCAPE
+
+
+def test_names_from_outside_are_known() -> None:
+    plan = compiled(falls_off, Click, Session, many="optional")
+    assert {outside.name: outside.value for outside in plan.outside}["LIMIT"] == LIMIT
+
+
+def forever(state: Visit, click: Click) -> Session:
+    state.clicks += 1
+    while click.ok:
+        state.clicks = 7
+    return Session(1, 1.0)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_loop_that_never_ends_is_interrupted_and_undone(plain: bool) -> None:
+    with uncompiled() if plain else nullcontext():
+        desk = Desk(compiled(forever, Click, Session, Visit), layout_of(Session), Visit)
+        desk.put(VISITS[1])
+        before = desk.stored()
+        desk.signals[0] = signal.SIGINT
+        assert desk.operate(CLICKS[0], 1)[0] == INTERRUPTED
+        assert desk.stored() == before
+        assert not desk.exists[SLOT]
+
+
+def test_a_state_exists_once_it_was_written() -> None:
+    with uncompiled():
+        desk = Desk(compiled(total, Click, Session, Visit, "optional"), layout_of(Session), Visit)
+        check(desk, total, CLICKS[0], Visit(), escapes=False)
+        assert desk.exists.tolist() == [False, True, False]

@@ -302,3 +302,28 @@ def test_a_column_that_two_transactions_use_differently_is_refused(tmp_path: Pat
     module = declare(tmp_path / "program.py", source)
     with pytest.raises(tg.DefinitionError, match=r"'x'"):
         tg.Engine([module.first, module.second])
+
+
+WRAPPER = """
+import functools
+
+
+def twice(function):
+    @functools.wraps(function)
+    def run(a):
+        return function(a) + function(a)
+
+    return run
+
+
+"""
+
+
+def test_a_helper_that_a_decorator_wraps_is_not_taken_for_the_function_inside(tmp_path: Path) -> None:
+    helper = "@twice\ndef more(n):\n    return n + 1\n\n\n"
+    body = "@tg.transaction\ndef pay(a: Account) -> int:\n    return more(a.balance)\n"
+    with pytest.raises(tg.DefinitionError, match=r"more\(\) is wrapped by a decorator"):
+        declare(tmp_path / "helper.py", HEADER + WRAPPER + helper + body)
+    wrapped = "@tg.transaction\n@twice\ndef pay(a: Account) -> int:\n    return a.balance\n"
+    with pytest.raises(tg.DefinitionError, match="it is wrapped by a decorator"):
+        declare(tmp_path / "whole.py", HEADER + WRAPPER + wrapped)

@@ -23,7 +23,8 @@ from tidegate.compiler.names import (
     variable_code,
     window_code,
 )
-from tidegate.compiler.source import FunctionSource
+from tidegate.compiler.numbers import INTERPRET
+from tidegate.compiler.source import WRAPPED, FunctionSource
 from tidegate.compiler.statements import ALWAYS, Statements, zeros
 from tidegate.compiler.types import (
     MIXED,
@@ -234,6 +235,8 @@ class FunctionCompiler(Statements):
 
     def compile_helper(self, function: types.FunctionType, arguments: list[Term], node: ast.Call) -> Helper:
         """Compile a helper function of the user's for the types of these arguments."""
+        if hasattr(function, "__wrapped__"):
+            self.refuse(node, f"{function.__name__}() is {WRAPPED}", f"call the function inside it, {INTERPRET}")
         try:
             source = FunctionSource(function, f"helper {function.__name__!r} of {self.source.what}")
         except (OSError, TypeError, SyntaxError) as error:

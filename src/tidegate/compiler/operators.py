@@ -34,7 +34,7 @@ from tidegate.compiler.emission import ESCAPES
 from tidegate.compiler.names import row_code, value_code, variable_code
 from tidegate.compiler.operate import view_code
 from tidegate.compiler.records import OperatorUnit, RecordFunction
-from tidegate.compiler.source import FunctionSource, LambdaSource
+from tidegate.compiler.source import WRAPPED, FunctionSource, LambdaSource
 from tidegate.compiler.statements import ALWAYS
 from tidegate.compiler.transactions import Undo
 from tidegate.compiler.types import MIXED, NOTHING, Nothing, RecordList, RecordOf, Row, Term, Type, carriers, describe
@@ -119,7 +119,7 @@ def _source(function: Callable[..., Any]) -> FunctionSource:
         code = getattr(function, "__code__", None)
         problem = f"operator {name!r}: required a plain function, got {type(function).__name__}"
         if isinstance(function, types.FunctionType):
-            problem = f"operator {name!r}: it is wrapped by a decorator, which may change what it does"
+            problem = f"operator {name!r}: it is {WRAPPED}"
         raise DefinitionError(
             Place(code.co_filename, code.co_firstlineno).describe(problem)
             if isinstance(code, types.CodeType)

@@ -16,6 +16,8 @@ from tidegate.api.outside import MISSING, OutsideName
 from tidegate.foundation.errors import DefinitionError
 from tidegate.foundation.places import Place
 
+WRAPPED = "wrapped by a decorator, whose code is not what would be compiled"
+
 
 class FunctionSource:
     """A user's function with its syntax tree and the places of its lines."""

@@ -23,8 +23,9 @@ from typing import Any
 from tidegate.api.outside import OutsideName
 from tidegate.compiler.functions import FunctionCompiler, parameter_codes
 from tidegate.compiler.names import list_code, list_parts, row_code
+from tidegate.compiler.numbers import INTERPRET
 from tidegate.compiler.slices import ObservedBody, Split, lower_slices
-from tidegate.compiler.source import FunctionSource
+from tidegate.compiler.source import WRAPPED, FunctionSource
 from tidegate.compiler.types import Row, RowList
 from tidegate.compiler.unit import NOT_FLOWING, Flowing
 from tidegate.foundation.places import Place
@@ -42,6 +43,8 @@ def compile_transaction(
 ) -> tuple[TransactionPlan, tuple[OutsideName, ...]]:
     """The plan of a transaction with its generated source, and the names from outside that this text depends on."""
     source = FunctionSource(function, f"transaction {function.__name__!r}")
+    if hasattr(function, "__wrapped__"):
+        source.refuse(source.tree, f"it is {WRAPPED}", f"leave the decorator out, {INTERPRET}")
     compiler = ObservedBody(source, parameters, annotation, flowing)
     compiler.compile()
     for stream in flowing.emits:
