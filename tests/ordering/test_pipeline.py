@@ -354,3 +354,20 @@ def test_a_pipeline_is_a_value_and_runs_as_often_as_one_likes_from_any_thread() 
         thread.join()
     assert [each.equals(expected) for each in found] == [True] * 3
     assert isinstance(made, Pipeline)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    n: int = 0
+
+
+def assigns(state: Fixed, item: Item) -> Item:
+    state.n = item.number  # type: ignore[misc]
+    return item
+
+
+def test_a_state_whose_class_runs_code_is_left_to_plain_python() -> None:
+    with pytest.warns(tg.TidegateWarning, match=r"Fixed has __setattr__ \(it is frozen\)"):
+        declared = pipeline(Item).stateful(assigns)
+    with pytest.raises(OperatorFailed, match="FrozenInstanceError"):
+        declared.run(table(items(2, 1)))

@@ -28,7 +28,7 @@ from tidegate.foundation.arguments import shown
 from tidegate.foundation.errors import DefinitionError, TidegateWarning
 from tidegate.operations.kinds import Kind
 from tidegate.operations.layout import Column, TableLayout
-from tidegate.operations.pipeline import OperatorPlan, RecordLayout
+from tidegate.operations.pipeline import OperatorPlan, RecordLayout, unusual
 from tidegate.ordering.records import record_layout
 
 Role = Literal["map", "filter", "key"]
@@ -133,9 +133,11 @@ def _compiled(operator: Operator) -> Operator:
     """The operator with generated code, or with the reason why it has none."""
     try:
         if operator.state is not None and operator.state_layout is None:
+            problem = _runs_code(operator.state) or (
+                "a field has another type than those of tables, or no plain default"
+            )
             raise DefinitionError(
-                f"{_where(operator.function)}: a state {operator.state.__name__} cannot be kept in columns: a field "
-                "has another type than those of tables, no plain default, or there is a __post_init__"
+                f"{_where(operator.function)}: a state {operator.state.__name__} cannot be kept in columns: {problem}"
             )
         plan = compile_operator(
             operator.function,
@@ -152,10 +154,15 @@ def _compiled(operator: Operator) -> Operator:
     return dataclasses.replace(operator, plan=plan)
 
 
+def _runs_code(state: type) -> str:
+    """What plain Python does besides to make a state, read it and assign to it; empty if that is all."""
+    return unusual(state, "make") or unusual(state, "read") or unusual(state, "assign")
+
+
 def _state_layout(state: type, names: Mapping[str, Any]) -> TableLayout | None:
     """The layout of the table that holds states; None if a column cannot hold a field, or making one runs code."""
     hints = typing.get_type_hints(state, localns=dict(names), include_extras=True)
-    if hasattr(state, "__post_init__"):
+    if _runs_code(state):
         return None
     columns = [Column(STATE_KEY, Kind.INT, None)]
     for field in dataclasses.fields(state):
