@@ -46,7 +46,7 @@ STRANGERS = {("compiler", "engine"), ("engine", "compiler")}
 ENGINE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("kernels", "worker_pool", "report"),
     ("state",),
-    ("intake",),
+    ("intake", "made_texts"),
     ("arguments", "arrival", "batch", "loading"),
     ("arrays", "inputs", "generated", "expiry", "faults", "results"),
     ("interpreter", "planning", "adaptation"),

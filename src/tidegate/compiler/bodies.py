@@ -8,9 +8,10 @@ body writes rows in place and does not undo its writes when it fails: the functi
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from typing import Any, NoReturn
 
-from tidegate.compiler import values
+from tidegate.compiler import strings, values
 from tidegate.compiler.functions import FunctionCompiler
 from tidegate.compiler.names import list_code, list_parts, row_code
 from tidegate.compiler.signatures import UNKNOWN, read_result, struct_fields
@@ -19,7 +20,7 @@ from tidegate.compiler.statements import ALWAYS
 from tidegate.compiler.types import MIXED, Nothing, Row, RowList, Term, Type, ValueList, WindowOf, describe
 from tidegate.compiler.unit import NOT_FLOWING, Flowing, Unit
 from tidegate.operations.kinds import Carried, Kind
-from tidegate.operations.plan import Access, Parameter, ResultType, RowParameter, generated_name
+from tidegate.operations.plan import Access, MadeText, Parameter, ResultType, RowParameter, generated_name, text_word
 from tidegate.operations.values import Optional
 
 
@@ -81,10 +82,10 @@ class TransactionCompiler(FunctionCompiler):
         struct = struct_fields(self.source.resolve(value.func)) if isinstance(value, ast.Call) else None
         if struct is not None:
             assert isinstance(value, ast.Call)
-            terms = self.struct_terms(value, struct)
+            terms, texts = self.struct_terms(value, struct)
             self.settle(struct, node)
         else:
-            term = self.value(value)
+            term, text = strings.made_later(self, value)
             if isinstance(term.type, Nothing):
                 self.emit("return 0")
                 return
@@ -97,17 +98,34 @@ class TransactionCompiler(FunctionCompiler):
                 term = self.real(term, node)
             if not isinstance(term.type, Kind | Carried):
                 self.refuse(node, f"a value is required here, got {describe(term.type)}", "return a field of the row")
-            terms = [term]
+            terms, texts = [term], [text]
             self.settle(ResultType((("", term.type),), struct=False), node, term)
         assert self.result is not None
         fields = zip(self.result.fields, terms, strict=True)
         words = [
             values.stored(self, t, of, node, f"field {name!r}" if name else "its result") for (name, of), t in fields
         ]
-        for position, word in enumerate(words):
-            self.emit(f"{self.array(f'result_{position}')}[i] = {word}")
+        for position, (word, text) in enumerate(zip(words, texts, strict=True)):
+            found = word if text is None else self.keep_parts(text, position, node)
+            self.emit(f"{self.array(f'result_{position}')}[i] = {found}")
         self.emit(f"{self.array('valid')}[i] = True")
         self.emit("return 0")
+
+    def keep_parts(self, text: strings.Made, field: int, node: ast.Return) -> str:
+        """Store the parts of a new string; returns the word that stands for it in the result."""
+        assert self.result is not None
+        used: Counter[Kind] = Counter()
+        places = []
+        for part in text.parts:
+            assert isinstance(part.type, Kind | Carried)
+            kind = part.type.kind
+            place = self.unit.part_places.setdefault((kind, used[kind]), len(self.unit.part_places))
+            used[kind] += 1
+            self.emit(f"{self.array(f'result_{len(self.result.fields) + place}')}[i] = {part.code}")
+            places.append((place, part.type))
+        known, key = self.unit.texts, (node.lineno, node.col_offset, field)
+        known[key] = MadeText(field, text.template, tuple(places))
+        return str(text_word(list(known).index(key)))
 
     def settle(self, found: ResultType, node: ast.Return, term: Term | None = None) -> None:
         """Agree on one result type for all return statements."""
@@ -134,16 +152,16 @@ class TransactionCompiler(FunctionCompiler):
                 return
         self.refuse(node, f"it returns {_shown(found)} here and {_shown(self.result)} elsewhere or by its annotation")
 
-    def struct_terms(self, node: ast.Call, struct: ResultType) -> list[Term]:
-        """The fields of a returned struct, in order."""
+    def struct_terms(self, node: ast.Call, struct: ResultType) -> tuple[list[Term], list[strings.Made | None]]:
+        """The fields of a returned struct, in order, and how those that are new strings are made."""
         given: dict[str, ast.expr] = {}
         for (name, _), argument in zip(struct.fields, node.args, strict=False):
             given[name] = argument
         given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
         if list(given) != [name for name, _ in struct.fields] and set(given) != {name for name, _ in struct.fields}:
             self.refuse(node, f"{ast.unparse(node.func)}() needs each of: {', '.join(n for n, _ in struct.fields)}")
-        terms = {name: self.value(argument) for name, argument in given.items()}
-        return [terms[name] for name, _ in struct.fields]
+        terms = {name: strings.made_later(self, argument) for name, argument in given.items()}
+        return [terms[name][0] for name, _ in struct.fields], [terms[name][1] for name, _ in struct.fields]
 
 
 def _type(parameter: Parameter) -> Type:

@@ -146,7 +146,9 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
     entries = entries_of(plans, flows)
     rows, values = _bindings(plans, entries, flows)
     result, by_transaction = _result_type(plans)
-    results, places = _result_arrays(plans, by_transaction)
+    results, result_places = _result_arrays(plans, by_transaction)
+    results, part_places = _with_part_arrays(results, plans)
+    places = tuple(own + parts for own, parts in zip(result_places, part_places, strict=True))
     carried = [field.table for stream in flows.streams for field in stream.fields]
     mentioned = [
         *(table for plan in plans for table in plan.tables),
@@ -182,7 +184,8 @@ def link(plans: tuple[TransactionPlan, ...], flows: FlowsPlan) -> ProgramPlan:
         reasons=reasons,
         literals=tuple(literal for plan in plans for literal in plan.literals),
         result_arrays=results,
-        result_places=places,
+        result_places=result_places,
+        part_places=part_places,
         result=result,
         result_by_transaction=by_transaction,
         scratch=scratch,
@@ -297,6 +300,24 @@ def _result_arrays(
             shared = tuple(range(len(arrays), len(arrays) + len(plan.result.fields)))
             arrays.extend(kind for _, kind in plan.result.fields)
         places.append(shared)
+    return tuple(arrays), tuple(places)
+
+
+def _with_part_arrays(
+    results: tuple[ValueType, ...], plans: tuple[TransactionPlan, ...]
+) -> tuple[tuple[ValueType, ...], tuple[tuple[int, ...], ...]]:
+    """The arrays with those for parts of strings, which all transactions share, and which of these are whose."""
+    arrays = list(results)
+    places: list[tuple[int, ...]] = []
+    for plan in plans:
+        own: list[int] = []
+        for kind in plan.part_kinds:
+            free = [n for n in range(len(results), len(arrays)) if arrays[n] is kind and n not in own]
+            if not free:
+                free = [len(arrays)]
+                arrays.append(kind)
+            own.append(free[0])
+        places.append(tuple(own))
     return tuple(arrays), tuple(places)
 
 

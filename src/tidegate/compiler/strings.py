@@ -7,6 +7,7 @@ Python runs it:
 
     account.label = f"{name}: {total}"                 always
     tg.require(total < 10, f"{name} has {total}")      only where it aborts
+    return f"{name}: {total}"                          never: the parts are kept, and put together after the run
 
 Python computes a reason before it checks the condition, so what a reason is made of is evaluated always; only putting
 it together is left out as long as nobody reads it. That is right if it cannot fail: `postponed` knows what cannot.
@@ -16,11 +17,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.compiler import values
 from tidegate.compiler.types import MIXED, Nothing, Term, Type, ValueList, describe
-from tidegate.operations.kinds import Carried, Kind
+from tidegate.operations.kinds import Carried, Kind, encodable
+from tidegate.operations.texts import Bytes, Uuid
+from tidegate.operations.times import Date, DateTime, Duration
+from tidegate.operations.values import Optional
 
 if TYPE_CHECKING:
     from tidegate.compiler.calls import Calls
@@ -44,6 +49,14 @@ _SAMPLES: dict[Type, tuple[object, ...]] = {
     Kind.STR: ("a",),
     MIXED: (0, -1, 0.5),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new string: a Python expression over `part_0`, `part_1` and so on, and these parts."""
+
+    template: str
+    parts: list[Term]
 
 
 # --- compiled ---------------------------------------------------------------------------------------------
@@ -158,25 +171,92 @@ def postponed(expressions: Expressions, node: ast.expr) -> Term:
     What it is made of is evaluated here, and may abort or escape. If making the string itself may fail, that is left to
     plain Python here, too.
     """
+    return _taken_apart(expressions, node, [])[0]
+
+
+def made_later(expressions: Expressions, node: ast.expr) -> tuple[Term, Made | None]:
+    """The term of a value that is returned; and for a new string, how it is put together after the run.
+
+    If making it may fail, or if a part need not be written as Python does, the transaction escapes instead.
+    """
+    if not isinstance(node, ast.JoinedStr | ast.BinOp | ast.Call):
+        return expressions.value(node), None
+    parts: list[Term] = []
+    term, template = _taken_apart(expressions, node, parts)
+    if term.type is not Kind.STR or isinstance(template, ast.Name | ast.Constant):
+        return term, None
+    if not all(_is_exact(part.type) for part in parts) or not _is_encodable(template):
+        return made(expressions, Kind.STR, node), None
+    return term, Made(ast.unparse(template), parts)
+
+
+def _taken_apart(expressions: Expressions, node: ast.expr, parts: list[Term]) -> tuple[Term, ast.expr]:
+    """A string, and how it is made from its parts: an expression over `part_0` and so on, which join `parts`."""
     match node:
         case ast.JoinedStr():
-            for part in _fields(node):
-                term = plain(expressions, postponed(expressions, part.value), part)
-                if not _surely_formats(term.type, part):
-                    expressions.continue_in_python(node)
+            pieces = [_piece(expressions, piece, node, parts) for piece in node.values]
+            join = ast.Attribute(ast.Constant(""), "join")
+            return Term("0", Kind.STR), ast.Call(join, [ast.List(pieces)], [])
         case ast.BinOp(op=ast.Add()):
-            left, right = postponed(expressions, node.left), postponed(expressions, node.right)
-            if not left.type is right.type is Kind.STR:
-                return expressions.operation(left, right, node)
+            known = len(parts)
+            left, first = _taken_apart(expressions, node.left, parts)
+            right, second = _taken_apart(expressions, node.right, parts)
+            if left.type is right.type is Kind.STR:
+                return Term("0", Kind.STR), ast.BinOp(first, ast.Add(), second)
+            del parts[known:]
+            return _part(expressions.operation(left, right, node), parts)
         case ast.Call(func=ast.Name() as name, args=[argument], keywords=[]) if _is_str(expressions, name):
-            plain(expressions, postponed(expressions, argument), argument)
+            term, inner = _taken_apart(expressions, argument, parts)
+            plain(expressions, term, argument)
+            return Term("0", Kind.STR), ast.Call(ast.Name("str"), [inner], [])
         case ast.Call(func=ast.Attribute(value=owner, attr=name), args=[], keywords=[]) if name in _SAFE and is_text(
             expressions, owner
         ):
-            postponed(expressions, owner)
-        case _:
-            return expressions.value(node)
-    return Term("0", Kind.STR)
+            _, inner = _taken_apart(expressions, owner, parts)
+            return Term("0", Kind.STR), ast.Call(ast.Attribute(inner, name), [], [])
+    return _part(expressions.value(node), parts)
+
+
+def _part(term: Term, parts: list[Term]) -> tuple[Term, ast.expr]:
+    if term.constant is not None and isinstance(term.type, Kind):
+        return term, ast.Constant(term.constant)
+    parts.append(term)
+    return term, ast.Name(f"part_{len(parts) - 1}")
+
+
+def _piece(expressions: Expressions, piece: ast.expr, node: ast.JoinedStr, parts: list[Term]) -> ast.expr:
+    """A piece of an f-string, as an expression that gives its text."""
+    if not isinstance(piece, ast.FormattedValue):
+        return piece
+    term, inner = _taken_apart(expressions, piece.value, parts)
+    plain(expressions, term, piece)
+    spec = ""
+    if isinstance(piece.format_spec, ast.JoinedStr):
+        for part in _fields(piece.format_spec):
+            plain(expressions, postponed(expressions, part.value), part)
+        spec = "".join(str(each.value) for each in piece.format_spec.values if isinstance(each, ast.Constant))
+    if not _surely_formats(term.type, piece):
+        expressions.continue_in_python(node)
+    if piece.conversion != -1:
+        inner = ast.Call(ast.Name(_CONVERSIONS[chr(piece.conversion)]), [inner], [])
+    return ast.Call(ast.Name("format"), [inner, ast.Constant(spec)], [])
+
+
+_CONVERSIONS = {"s": "str", "r": "repr", "a": "ascii"}
+
+
+def _is_exact(found: Type) -> bool:
+    """Whether a word of a type says how Python writes its value: a Decimal may have other zeros at its end."""
+    base = found.base if isinstance(found, Optional) else found
+    return isinstance(base, Kind | Date | DateTime | Duration | Bytes | Uuid)
+
+
+def _is_encodable(template: ast.expr) -> bool:
+    return all(
+        encodable(each.value)
+        for each in ast.walk(template)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    )
 
 
 def _fields(node: ast.JoinedStr) -> Iterator[ast.FormattedValue]:

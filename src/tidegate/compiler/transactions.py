@@ -81,6 +81,8 @@ def compile_transaction(
         literals=tuple(compiler.unit.literals),
         in_python=tuple(compiler.unit.in_python),
         result=compiler.result,
+        texts=tuple(compiler.unit.texts.values()),
+        part_kinds=tuple(kind for kind, _ in compiler.unit.part_places),
         source="\n\n\n".join(functions),
         arguments=tuple(arguments),
         undo_lists=tuple(undo.lists),

@@ -9,8 +9,8 @@ from typing import Any
 from tidegate.compiler.source import FunctionSource
 from tidegate.compiler.types import Type
 from tidegate.operations.flow import StreamLayout, WindowParameter
-from tidegate.operations.layout import TableLayout
-from tidegate.operations.plan import Access
+from tidegate.operations.layout import Kind, TableLayout
+from tidegate.operations.plan import Access, MadeText
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,10 @@ class Unit:
     literals: list[str] = field(default_factory=list)
     in_python: dict[tuple[int, str], None] = field(default_factory=dict)
     """What plain Python computes: line and text."""
+    texts: dict[tuple[int, int, int], MadeText] = field(default_factory=dict)
+    """Strings of results that are put together after the run, by their place: line, column, field of the result."""
+    part_places: dict[tuple[Kind, int], int] = field(default_factory=dict)
+    """The arrays for their parts: a string's n-th part of a kind has a place that other strings use, too."""
     helpers: dict[tuple[Any, ...], Helper] = field(default_factory=dict)
     compiling: list[Callable[..., Any]] = field(default_factory=list)
     emitted: set[str] = field(default_factory=set)

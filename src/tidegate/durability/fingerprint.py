@@ -26,6 +26,7 @@ from tidegate.operations.plan import Program
 def fingerprint(program: Program) -> str:
     """Names what a program does: two programs with the same one give the same rows for the same commands."""
     plan = program.plan
+    texts = [text.template for transaction in plan.transactions for text in transaction.texts]
     told = [
         plan.source,
         [layout.to_json() for layout in plan.tables],
@@ -34,6 +35,7 @@ def fingerprint(program: Program) -> str:
         plan.literals,
         plan.reasons,
         _graphs(plan.flows) if plan.flows.members else None,
+        *([texts] if texts else []),
     ]
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidegate.engine.intake import Bound, unfit_reason
 from tidegate.engine.kernels.events import refuse_marked, touched_list_rows, touched_rows
 from tidegate.engine.kernels.strings import copy_reasons, first_word, match_names, place_names, place_reasons
+from tidegate.engine.made_texts import put_together
 from tidegate.engine.state.columns import value_column
 from tidegate.engine.state.deadlines import LOWEST
 from tidegate.engine.state.strings import StringPool, string_buffers, words_of
@@ -157,9 +158,14 @@ class Batch:
 
     def outcomes(self, strings: StringPool) -> pa.Table:
         """What became of the events: `committed`, `reason` and `result`."""
+        self.make_texts(strings)
         columns = [*self._committed_and_reason(), self._result_column(strings)]
         types = [pa.bool_(), pa.string(), self.plan.result]
         return pa.Table.from_arrays(columns, schema=pa.schema(list(zip(OUTCOME_COLUMNS, types, strict=True))))
+
+    def make_texts(self, strings: StringPool) -> None:
+        """Give the new strings in results their numbers."""
+        put_together(self.plan, self.kinds, self.valid, self.results, strings)
 
     def _committed_and_reason(self) -> tuple[pa.Array, pa.Array]:
         starts, texts = string_buffers(pa.array(self.reasons, pa.large_string()))

@@ -138,6 +138,8 @@ class SingleRun:
         event.finish(self._note_written)
         if self._expiry is not None:
             self._expiry.leave(event.batch)
+        if event.makes_texts:
+            event.batch.make_texts(self._strings)
         outcome = event.outcome(self._strings)
         if len(event.batch.reasons) > len(self._plan.reasons) + REASONS_REMEMBERED:
             self._events.pop(number, None)
@@ -229,6 +231,7 @@ class _Event:
         self._others = [argument for argument, place in places if place is None]
         self._tables = [tables[layout.name] for layout in plan.transactions[number].tables]
         self._may_delete = plan.transactions[number].may_delete
+        self.makes_texts = bool(plan.transactions[number].texts)
         result = plan.transactions[number].result
         self._fields = result.fields if result is not None else ()
         self._struct = result is not None and result.struct

@@ -130,6 +130,24 @@ class ResultType:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeText:
+    """A new string in a result, which is put together after the run (`engine.made_texts`).
+
+    `field` is its place among the result's fields; `template` is a Python expression over `part_0`, `part_1` and so on;
+    `parts` has for each the array of the transaction that holds it, among its `part_kinds`, and its type.
+    """
+
+    field: int
+    template: str
+    parts: tuple[tuple[int, ValueType], ...]
+
+
+def text_word(number: int) -> int:
+    """What a result array holds in place of a string's number where the transaction's n-th text is to be put."""
+    return -1 - number
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """A kind of work that is scheduled as one piece: a whole transaction, or a slice of one.
 
@@ -192,6 +210,8 @@ class TransactionPlan:
     speculative: bool
     unsplit: str
     in_python: tuple[tuple[int, str], ...] = ()
+    texts: tuple[MadeText, ...] = ()
+    part_kinds: tuple[Kind, ...] = ()
     """What a compiled body leaves to plain Python whenever it gets there: line and text."""
     windows: tuple[WindowParameter, ...] = ()
     aggregates: tuple[tuple[str, str, str], ...] = ()
@@ -284,6 +304,7 @@ class ProgramPlan:
     literals: tuple[str, ...]
     result_arrays: tuple[ValueType, ...]
     result_places: tuple[tuple[int, ...], ...]
+    part_places: tuple[tuple[int, ...], ...]
     result: pa.DataType
     result_by_transaction: bool
     scratch: tuple[tuple[int, Kind], ...]
