@@ -10,6 +10,7 @@ tg.stream, tg.window, tg.dataflow   transactions that start each other; tg.emit 
 tg.Engine                           runs it on Arrow; `tidegate.spark.transact` on Spark
 tg.read                             one committed row of a state, from its files
 tg.Decision                         one exact way to schedule a batch, instead of "adaptive"
+tidegate.ordering                   ordered pipelines: parallel operators, with the output of a sequential run
 tidegate.testing                    what only tests need
 """
 
@@ -28,6 +29,7 @@ from tidegate.foundation.errors import (
     DefinitionError,
     InputError,
     LimitExceeded,
+    OperatorFailed,
     OutcomeOverdue,
     RecoveryImpossible,
     StateDiverged,
@@ -55,6 +57,7 @@ __all__ = [
     "Families",
     "InputError",
     "LimitExceeded",
+    "OperatorFailed",
     "Outcome",
     "OutcomeOverdue",
     "Partitioned",

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import tidegate
+import tidegate.ordering
 import tidegate.spark
 import tidegate.testing
 
@@ -86,7 +87,9 @@ def test_nothing_is_loaded_from_other_hosts(built: dict[Path, Page], site: Path)
     assert "@import" not in "".join(path.read_text() for path in site.rglob("*.css"))
 
 
-@pytest.mark.parametrize("module", [tidegate, tidegate.spark, tidegate.testing], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [tidegate, tidegate.spark, tidegate.ordering, tidegate.testing], ids=lambda module: module.__name__
+)
 def test_the_reference_has_every_public_name(built: dict[Path, Page], site: Path, module: object) -> None:
     name = module.__name__
     page = built[site / "reference" / f"{name.rpartition('.')[2]}.html"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tidegate as tg
 from tidegate import spark as tidegate_spark
-from tidegate.spark import await_outcome, read_batches, read_state, session, transact
+from tidegate.ordering import pipeline
+from tidegate.spark import await_outcome, ordered, read_batches, read_state, session, transact
 from tidegate.spark.java import ensure_java
 
 from ..wrong_values import Account, answers, booked, deposit
 
 EVERY_TEXT = {"text", "Path"}
+CALLABLES = {"class", "function", "lambda", "table", "transaction"}
+
+
+@dataclass
+class Booking:
+    dst: int
+    amount: int
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +67,19 @@ def test_transact_says_what_it_requires(spark: SparkSession, frame: DataFrame, s
     verify(lambda v: transact(frame, [deposit], state=state, keep_versions=v), {"one", "huge"})
     verify(lambda v: transact(frame, [deposit], state=next(new), initial=v), {"None", "empty dict"})
     verify(lambda v: transact(frame, [deposit], state=next(new), initial={Account: v}), set())
+
+
+def test_ordered_says_what_it_requires(spark: SparkSession, frame: DataFrame) -> None:
+    made = pipeline(Booking)
+    verify(lambda v: ordered(v, made), set())
+    verify(lambda v: ordered(frame, v), set())
+    verify(lambda v: ordered(frame, made, order_by=v), {"None"})
+    verify(lambda v: ordered(frame, made, workers=v), {"None", "one"})
+    verify(lambda v: ordered(frame, made, heuristic=v), CALLABLES)
+    verify(lambda v: ordered(frame, made, reorder=v), set())
+    verify(lambda v: ordered(frame, made, partitioning=v), set())
+    verify(lambda v: ordered(frame, made, mode=v), set())
+    verify(lambda v: ordered(frame, made, capacity=v), {"one"})
 
 
 def test_reading_back_says_what_it_requires(spark: SparkSession, state: Path) -> None:

@@ -27,10 +27,10 @@ import pyarrow as pa
 from tidegate.foundation.arguments import refusal, shown, whole
 from tidegate.foundation.errors import DefinitionError
 from tidegate.ordering.flow import Mode, Partitioning, Reorder
-from tidegate.ordering.graph import Part, common_part
+from tidegate.ordering.graph import Node, Part, common_part
 from tidegate.ordering.heuristics import Heuristic
 from tidegate.ordering.records import arrow_schema, record_layout
-from tidegate.ordering.running import DeadLetters, Measured, Settings, run_all, run_stream
+from tidegate.ordering.running import DeadLetters, Measured, Settings, prepared, run_all, run_stream
 from tidegate.ordering.steps import stateful, stateless
 
 PARTITIONS_MOST = 1 << 16
@@ -200,6 +200,11 @@ def merge(*branches: Pipeline) -> Pipeline:
             )
     common_part(parts)
     return Pipeline(Part(first, merged=parts))
+
+
+def nodes_of(made: Pipeline) -> list[Node]:
+    """The graph of a pipeline, ready to run."""
+    return prepared(made._part)
 
 
 def _partitions(given: Any, key: Any) -> int | tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The two ways to run a pipeline: all of a table, or records as they come."""
+"""The ways to run a pipeline: all of a table, records as they come, or record batches as they come."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ WINDOW_SECONDS = 0.1
 """Over how long current-throughput adds up what operators did."""
 PAUSES = (1e-5, 1e-3)
 """How long a thread that feeds or empties a pipeline sleeps when it can do nothing: at first, and at most."""
+OUTPUT_ROWS = 1 << 14
+"""Rows of a piece of the output, where batches come in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +90,22 @@ class _Pause:
         self._seconds = PAUSES[0]
 
 
-def _runtime(part: Part, settings: Settings, places: int) -> Runtime:
+def prepared(part: Part) -> list[Node]:
+    """The nodes of a pipeline, once nothing has changed that its compiled code took over."""
     nodes = lay_out(part)
     plans = [node.operator.plan for node in nodes if node.operator is not None]
     require_unchanged(outside for plan in plans if plan is not None for outside in plan.outside)
+    return nodes
+
+
+def _runtime(nodes: list[Node], settings: Settings, places: int) -> Runtime:
     user = settings.heuristic if callable(settings.heuristic) else None
     return Runtime(nodes, settings.options(nodes), places, user, settings.dead_letters)
 
 
 def run_all(part: Part, records: Any, settings: Settings) -> Measured:
     """Run a whole table."""
-    runtime = _runtime(part, settings, 0)
+    runtime = _runtime(prepared(part), settings, 0)
     given = Rows(part.source.gives, runtime.strings).from_arrow("run", records)
     runtime.give(given)
     began = time.perf_counter()
@@ -125,8 +132,11 @@ def run_stream(part: Part, records: Iterable[Any], settings: Settings) -> Iterat
     """Run records as they come."""
     if not isinstance(records, Iterable):
         raise refusal("stream", "an iterable of records", records)
-    size = 1 << max(whole("capacity", settings.capacity, most=CAPACITY_MOST) - 1, 0).bit_length()
-    return _streaming(part, records, _runtime(part, settings, size))
+    return _streaming(part, records, _runtime(prepared(part), settings, _source_places(settings)))
+
+
+def _source_places(settings: Settings) -> int:
+    return 1 << max(whole("capacity", settings.capacity, most=CAPACITY_MOST) - 1, 0).bit_length()
 
 
 def _streaming(part: Part, records: Iterable[Any], runtime: Runtime) -> Iterator[Any]:
@@ -151,6 +161,60 @@ def _streaming(part: Part, records: Iterable[Any], runtime: Runtime) -> Iterator
             feeder.stop()
     runtime.raise_failure()
     feeder.raise_failure()
+
+
+def run_batches(nodes: list[Node], batches: Iterable[pa.RecordBatch], settings: Settings) -> Iterator[pa.Table]:
+    """Run record batches as they come, and give the output in pieces; no thread but this one reads the batches."""
+    runtime = _runtime(nodes, settings, _source_places(settings))
+    source = _BatchSource(nodes, iter(batches), runtime)
+    rows = Rows(nodes[-1].takes, runtime.strings)
+    pieces: list[Words] = []
+    pause = _Pause()
+    with running(runtime):
+        while True:
+            over = runtime.is_over
+            fed = not over and source.fill()
+            found = runtime.take()
+            if len(found):
+                pieces.append(found)
+            elif over:
+                break
+            if sum(map(len, pieces)) >= OUTPUT_ROWS:
+                yield rows.to_arrow(np.concatenate(pieces))
+                pieces.clear()
+            if fed or len(found):
+                pause.over()
+            else:
+                pause.rest()
+    if pieces:
+        yield rows.to_arrow(np.concatenate(pieces))
+    runtime.raise_failure()
+
+
+class _BatchSource:
+    """Puts the rows of record batches into the source, as many as fit; it reads a batch when the last one is in."""
+
+    def __init__(self, nodes: list[Node], batches: Iterator[pa.RecordBatch], runtime: Runtime) -> None:
+        self._rows, self._batches, self._runtime = Rows(nodes[0].takes, runtime.strings), batches, runtime
+        self._waiting: Words = np.zeros((0, nodes[0].takes.stride), np.int64)
+        self._number = 0
+
+    def fill(self) -> bool:
+        """Put rows in; False if none fits or none is left."""
+        places = self._runtime.flow.source_rows
+        room = self._runtime.feed_room()
+        if room and not len(self._waiting):
+            batch = next((found for found in self._batches if found.num_rows), None)
+            if batch is None:
+                self._runtime.close()
+                return False
+            self._waiting = self._rows.from_arrow("ordered", batch)
+        count = min(room, len(self._waiting))
+        places[np.arange(self._number, self._number + count) % len(places)] = self._waiting[:count]
+        self._runtime.feed(count)
+        self._number += count
+        self._waiting = self._waiting[count:]
+        return count > 0
 
 
 class _Feeder:

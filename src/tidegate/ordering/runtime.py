@@ -318,7 +318,7 @@ class Runtime:
         where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
         failure = OperatorFailed(
             f"operator {operator.name!r}{where} raised {type(error).__name__}: {error}, on {shown(record)}. Mend the "
-            "function or filter such records in front of it; dead_letters=... collects them and goes on"
+            "function or filter such records in front of it; in run and stream, dead_letters=... collects them"
         )
         failure.__cause__ = error
         with self._rest:

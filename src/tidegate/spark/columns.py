@@ -27,6 +27,7 @@ from tidegate.engine.intake import check_type
 from tidegate.foundation.errors import InputError
 from tidegate.operations.layout import ValueType
 from tidegate.operations.outcomes import OUTCOME_COLUMNS, TRANSACTION_COLUMN
+from tidegate.operations.pipeline import RecordLayout
 from tidegate.operations.plan import Binding, Parameter, ProgramPlan, RowParameter
 
 PARTITION_COLUMN = "__tidegate_partition"
@@ -37,7 +38,7 @@ _ORDERED = (T.IntegralType, T.FloatType, T.DoubleType, T.StringType, T.DateType,
 
 def check_events(schema: T.StructType, plan: ProgramPlan, order_by: str | None, requests: str | None = None) -> None:
     """Raise an InputError that lists every mistake, unless the events fit the program."""
-    problems = _reserved(schema) + _repeated(schema)
+    problems = [*_reserved(schema), *_repeated(schema).values()]
     found = {field.name: field.dataType for field in schema.fields}
     if len(plan.entries) > 1 or (TRANSACTION_COLUMN in found and TRANSACTION_COLUMN not in plan.columns):
         why = f"which of {', '.join(plan.event_names[number] for number in plan.entries)} to run"
@@ -49,9 +50,7 @@ def check_events(schema: T.StructType, plan: ProgramPlan, order_by: str | None, 
         required = describe(parameter)
         problems += _column(schema, found, parameter.name, required, _use(binding, plan), fits)
     if order_by is not None:
-        fits = isinstance(found.get(order_by), _ORDERED)
-        required = "long, double, string, date or timestamp"
-        problems += _column(schema, found, order_by, required, "order_by", fits)
+        problems += _order_column(schema, found, order_by)
     if requests is not None:
         fits = isinstance(found.get(requests), (T.IntegralType, T.StringType))
         problems += _column(schema, found, requests, "long or string", "requests", fits)
@@ -61,6 +60,21 @@ def check_events(schema: T.StructType, plan: ProgramPlan, order_by: str | None, 
         )
     if problems:
         raise InputError("transact: the events do not fit the program:\n" + "\n".join(dict.fromkeys(problems)))
+
+
+def check_records(schema: T.StructType, record: RecordLayout, order_by: str | None) -> None:
+    """Raise an InputError that lists every mistake, unless the rows fit the records of a pipeline."""
+    found = {field.name: field.dataType for field in schema.fields}
+    wanted = {column.name for column in record.fields} | {order_by}
+    problems = [problem for name, problem in _repeated(schema).items() if name in wanted]
+    for column in record.fields:
+        fits = column.name in found and _accepts(found[column.name], column.type)
+        why = f"{record.name}.{column.name}"
+        problems += _column(schema, found, column.name, _name(column.type), why, fits)
+    if order_by is not None:
+        problems += _order_column(schema, found, order_by)
+    if problems:
+        raise InputError("ordered: the rows do not fit the pipeline:\n" + "\n".join(problems))
 
 
 def output_schema(schema: T.StructType, plan: ProgramPlan) -> T.StructType:
@@ -116,12 +130,18 @@ def _reserved(schema: T.StructType) -> list[str]:
     ]
 
 
-def _repeated(schema: T.StructType) -> list[str]:
-    return [
-        f"  column {name!r} is there {count} times: required once; rename or drop the others"
+def _repeated(schema: T.StructType) -> dict[str, str]:
+    """What is wrong with columns that are there several times, by name."""
+    return {
+        name: f"  column {name!r} is there {count} times: required once; rename or drop the others"
         for name, count in Counter(schema.names).items()
         if count > 1
-    ]
+    }
+
+
+def _order_column(schema: T.StructType, found: dict[str, T.DataType], order_by: str) -> list[str]:
+    fits = isinstance(found.get(order_by), _ORDERED)
+    return _column(schema, found, order_by, "long, double, string, date or timestamp", "order_by", fits)
 
 
 def _column(
@@ -173,6 +193,13 @@ def _arrow_type(given: T.DataType) -> pa.DataType:
         return to_arrow_type(given, timezone="UTC")
     except TypeError:  # before Spark 4.2, timestamps were in UTC without being asked
         return to_arrow_type(given)
+
+
+def _accepts(given: T.DataType, wanted: ValueType) -> bool:
+    try:
+        return wanted.accepts(_arrow_type(given))
+    except PySparkException:  # Arrow has no such type
+        return False
 
 
 def _fits(given: T.DataType, parameter: Parameter) -> bool:

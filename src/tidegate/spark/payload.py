@@ -34,7 +34,20 @@ from tidegate.operations.plan import Program
 
 def pack(program: Program) -> bytes:
     """The program as bytes, user code by value."""
-    used = _reach(program)
+    named = f"the program ({', '.join(program.plan.names)})"
+    return pack_by_value(program, (program.functions, program.classes), named, "A transaction")
+
+
+def pack_by_value(value: Any, roots: tuple[Any, ...], named: str, user: str) -> bytes:
+    """Any value as bytes; `roots` are the functions and classes of the user in it, which go by value.
+
+    Args:
+        value: what is packed.
+        roots: the functions and classes, in any containers.
+        named: what the value is, for the message.
+        user: what of it may use only what can be pickled, for the message.
+    """
+    used = _reach(roots)
     taken = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
     names = {*used.modules, *used.attributes} - taken
     registered = [sys.modules[name] for name in names if name in sys.modules]
@@ -42,11 +55,11 @@ def pack(program: Program) -> bytes:
         cloudpickle.register_pickle_by_value(module)
     try:
         buffer = io.BytesIO()
-        _Pickler(buffer, used.attributes).dump(program)
+        _Pickler(buffer, used.attributes).dump(value)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise DefinitionError(
-            f"the program ({', '.join(program.plan.names)}) cannot be sent to Spark's workers: {error}. "
-            "A transaction may use functions, classes and constants; take anything else (a session, a lock, "
+            f"{named} cannot be sent to Spark's workers: {error}. "
+            f"{user} may use functions, classes and constants; take anything else (a session, a lock, "
             "an open file) out of the functions that it calls."
         ) from error
     finally:
@@ -55,10 +68,9 @@ def pack(program: Program) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(payload: bytes) -> Program:
-    """The program that `pack` packed."""
-    program: Program = pickle.loads(payload)
-    return program
+def unpack(payload: bytes) -> Any:
+    """What was packed: a `Program`, or a value."""
+    return pickle.loads(payload)
 
 
 def digest(payload: bytes) -> str:
@@ -161,10 +173,9 @@ class _Reach:
         return True
 
 
-def _reach(program: Program) -> _Reach:
+def _reach(roots: tuple[Any, ...]) -> _Reach:
     reach = _Reach()
-    reach.visit(program.functions)
-    reach.visit(program.classes)
+    reach.visit(roots)
     return reach
 
 

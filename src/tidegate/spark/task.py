@@ -95,24 +95,30 @@ class TaskSettings:
 
 
 def make_task(settings: TaskSettings) -> Task:
-    """The function for `mapInArrow`. It carries the settings as bytes, and can be unpickled where no tidegate is.
+    """The function for `mapInArrow`."""
+    return shipped("transact", __name__, pickle.dumps(settings))
+
+
+def shipped(what: str, module: str, packed: bytes) -> Task:
+    """A function for `mapInArrow` that calls `run_packed` of a module. It can be unpickled where no tidegate is.
 
     So a worker on another Python than the driver's fails with a message, and not while Spark reads the function.
     """
-    packed = pickle.dumps(settings)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import importlib
+
         try:
-            from tidegate.spark.task import run_packed
+            run = importlib.import_module(module).run_packed
         except ImportError as error:
             import sys
 
             raise ImportError(
-                f"transact: Spark's Python worker, {sys.executable}, cannot import tidegate ({error}). Workers need "
+                f"{what}: Spark's Python worker, {sys.executable}, cannot import tidegate ({error}). Workers need "
                 "the packages of the driver: install tidegate for that Python on every machine, or name another Python "
                 "in PYSPARK_PYTHON (or spark.pyspark.python) before the session is made"
             ) from None
-        yield from run_packed(packed, batches)
+        yield from run(packed, batches)
 
     return task
 
@@ -122,10 +128,10 @@ def run_packed(settings: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     try:
         yield from run_task(pickle.loads(settings), batches)
     except TidegateError as error:
-        raise shortened(error) from _users_part(error)
+        raise shortened(error) from users_part(error)
 
 
-def _users_part(error: TidegateError) -> BaseException | None:
+def users_part(error: TidegateError) -> BaseException | None:
     """The error that caused this one, if any line of it is a user's."""
     return error.__cause__ if error.__cause__ is not None and error.__cause__.__traceback__ is not None else None
 

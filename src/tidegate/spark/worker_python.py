@@ -28,7 +28,7 @@ _SHIPPED = ("spark.submit.pyFiles", "spark.archives", "spark.files")
 """Settings by which packages travel to workers: then the Python alone does not tell what they have."""
 
 
-def require_worker_python(session: SparkSession) -> None:
+def require_worker_python(session: SparkSession, what: str = "transact") -> None:
     """Raise InputError if the workers of a local session run a Python without tidegate or what it needs."""
     if "SPARK_REMOTE" in os.environ or not str(session.conf.get("spark.master", "") or "").startswith("local"):
         return
@@ -41,7 +41,7 @@ def require_worker_python(session: SparkSession) -> None:
     missing = _missing(executable)
     if missing:
         raise InputError(
-            f"transact: Spark's Python workers on this machine run {executable}, which has no {', no '.join(missing)}. "
+            f"{what}: Spark's Python workers on this machine run {executable}, which has no {', no '.join(missing)}. "
             f"Before the session is made, let them run this Python, os.environ['PYSPARK_PYTHON'] = {sys.executable!r}, "
             "or make the session with tidegate.spark.session, which does that"
         )
