@@ -18,6 +18,7 @@ from tidegate.operations.kinds import Kind, ValueType
 from tidegate.operations.layout import Column, TableLayout
 from tidegate.operations.pipeline import FRAME_WORDS, HEADER, NO_ROOM, OperatorPlan, RecordLayout
 from tidegate.operations.plan import ESCAPE, INTERRUPTED
+from tidegate.operations.values import none_mask
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *(ctypes.c_int64,) * 4)
 HIDDEN, SLOT = -77, 1
@@ -90,6 +91,14 @@ class Desk:
             (row.view(np.float64) if column.kind is Kind.FLOAT else row)[place] = word
         return row
 
+    def bits(self, row: np.ndarray[Any, Any]) -> bytes:
+        """The words of a row's fields, and of its key."""
+        words = [
+            row.view(np.float64)[place] if column.kind is Kind.FLOAT else row[place]
+            for place, column in enumerate(self.outputs.fields, HEADER)
+        ]
+        return b"".join(map(_bits, [*words, *row[self.outputs.stride :]]))
+
     def word(self, value: Any, of: ValueType) -> Any:
         """The word of a value."""
         return word_of(of.fit(value), of, self.strings)
@@ -102,7 +111,7 @@ class Desk:
     def words_of_state(self, state: Any) -> dict[str, bytes]:
         """The bits of a state."""
         return {
-            name: self.columns[name].dtype.type(self.word(getattr(state, name), of)).tobytes()
+            name: _bits(self.columns[name].dtype.type(self.word(getattr(state, name), of)))
             for name, of in self._columns.items()
         }
 
@@ -110,7 +119,7 @@ class Desk:
         """The bits of the state as it is now; nothing else was written."""
         for name, array in self.columns.items():
             assert not array[0] and not array[2], f"{name} of another slot was written"
-        return {name: array[SLOT].tobytes() for name, array in self.columns.items()}
+        return {name: _bits(array[SLOT]) for name, array in self.columns.items()}
 
     def operate(self, record: Any, room: int, key: bool = False) -> tuple[int, np.ndarray[Any, Any]]:
         """The status, and the memory of output rows."""
@@ -127,6 +136,13 @@ class Desk:
         assert (out[:, :HEADER] == HIDDEN).all(), "hidden words were written"
         assert (out[room:] == HIDDEN).all(), "behind the room was written"
         return status, out
+
+
+def _bits(word: Any) -> bytes:
+    """The bits of a word; which NaN it is does not count, but None is another one."""
+    if isinstance(word, np.floating) and word != word and not none_mask(np.array([word]))[0]:
+        return b"NaN"
+    return bytes(word.tobytes())
 
 
 def check(desk: Desk, function: Callable[..., Any], record: Any, state: Any = None, escapes: bool | None = None) -> int:
@@ -163,7 +179,7 @@ def check(desk: Desk, function: Callable[..., Any], record: Any, state: Any = No
     assert expected is not None, f"plain Python raises for {record}, {state}; got {status} outputs"
     assert escapes is not True, f"does not escape for {record}, {state}"
     assert status == count, f"{status} outputs instead of {count} for {record}, {state}"
-    assert [row[HEADER:].tobytes() for row in out[:status]] == expected, f"other outputs for {record}, {state}"
+    assert [desk.bits(row) for row in out[:status]] == expected, f"other outputs for {record}, {state}"
     assert desk.stored() == after, f"another state for {record}, {state}"
     return status
 
@@ -171,7 +187,7 @@ def check(desk: Desk, function: Callable[..., Any], record: Any, state: Any = No
 def _outputs(desk: Desk, result: Any, record: Any) -> list[bytes]:
     """The words of what a plain function returned."""
     if desk.plan.role == "filter":
-        return [desk.row(record, desk.outputs)[HEADER:].tobytes()] if result else []
+        return [desk.bits(desk.row(record, desk.outputs))] if result else []
     if desk.plan.role == "key":
         of = desk.plan.key
         assert of is not None
@@ -181,7 +197,7 @@ def _outputs(desk: Desk, result: Any, record: Any) -> list[bytes]:
                 raise ValueError("NaN")
             word = word + 0.0
         dtype = np.float64 if of.kind is Kind.FLOAT else np.int64
-        return [desk.row(record, desk.outputs)[HEADER:].tobytes() + np.array([word], dtype).tobytes()]
+        return [desk.bits(desk.row(record, desk.outputs)) + np.array([word], dtype).tobytes()]
     if isinstance(result, list):
-        return [desk.row(each, desk.outputs)[HEADER:].tobytes() for each in result]
-    return [] if result is None else [desk.row(result, desk.outputs)[HEADER:].tobytes()]
+        return [desk.bits(desk.row(each, desk.outputs)) for each in result]
+    return [] if result is None else [desk.bits(desk.row(result, desk.outputs))]

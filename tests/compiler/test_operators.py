@@ -729,6 +729,21 @@ class Watched:
         return object.__getattribute__(self, name)
 
 
+class Holder:
+    """A descriptor: what is assigned to the field is not what is read."""
+
+    def __get__(self, record: Any, owner: type) -> int:
+        return 7
+
+    def __set__(self, record: Any, value: int) -> None:
+        pass
+
+
+@dataclass
+class Held:
+    user: int = Holder()  # type: ignore[assignment]
+
+
 @dataclass
 class Falsy:
     user: int
@@ -768,6 +783,7 @@ def test_records_of_classes_that_run_code_are_left_to_plain_python() -> None:
         check(Desk(compiled(makes_frozen, Click, Frozen), layout_of(Frozen), None), makes_frozen, CLICKS[-1])
         desk = Desk(compiled(reads_checked, Checked, role="filter"), layout_of(Checked), None)
         assert check(desk, reads_checked, Checked(-3)) == 1
+    assert unusual(Held, "read") == "Held.user is a property"
     assert unusual(Visit, "assign") == ""
     assert unusual(Frozen, "assign") == "Frozen has __setattr__ (it is frozen)"
     assert unusual(Frozen, "make") == unusual(Listed, "make") == ""

@@ -102,8 +102,11 @@ def unusual(found: type, use: Literal["read", "make", "test", "assign"]) -> str:
     fields = dataclasses.fields(found)
     if use == "make" and (not declared.init or set(inspect.signature(found).parameters) - {f.name for f in fields}):
         return f"{found.__name__} is made of more than its fields"
-    own = [each.name for each in fields if isinstance(inspect.getattr_static(found, each.name, None), property)]
-    return f"{found.__name__}.{own[0]} is a property" if own else ""
+    for each in fields:
+        held = inspect.getattr_static(found, each.name, None)  # with slots, a descriptor of Python's own
+        if hasattr(type(held), "__set__") and not inspect.ismemberdescriptor(held):
+            return f"{found.__name__}.{each.name} is a property"
+    return ""
 
 
 _HOOKS: dict[str, dict[str, Any]] = {
