@@ -80,7 +80,7 @@ def _hybrid(memory, at, mine):  # type: ignore[no-untyped-def]
         head = load(memory, at + HEAD)
         if head >= load(memory, at + TAIL):
             return head * 0 - 1
-        bucket = memory[memory[at + BUCKETS] + (head & memory[at + MASK])]
+        bucket = load(memory, memory[at + BUCKETS] + (head & memory[at + MASK]))
         if not compare_exchange(memory, at + HEAD, head, head + 1):
             continue
         if fetch_add(memory, memory[at + COUNTS] + LINE * bucket + DELEGATED, 1) == 0:

@@ -14,8 +14,10 @@ Non-blocking: one worker at a time moves outputs, the one that holds the node's 
 Why no record is forgotten: a worker that finds the flag taken set its status before. The holder looks at the status of
 record NEXT again after it has cleared the flag. If that worker's exchange came before the clearing, its status is seen
 by this second look; if it came after, it found the flag clear and moves the record itself. The clearing is an exchange,
-too, because a plain store could be delayed behind the second look. Records that are done but cannot be taken (the ring
-behind is full) are moved by whoever makes room or looks for work, because `move` starts with the same look.
+too, because a plain store could be delayed behind the second look. A worker that finds record NEXT not done leaves its
+own to whoever finishes that one; its status is set by an exchange, for the same reason. Records that are done but
+cannot be taken (the ring behind is full) are moved by whoever makes room or looks for work, because `move` starts with
+the same look.
 
 Why the order holds: only the holder of the flag reads and advances NEXT, MOVED and the rings behind, and it takes
 records by their number. Why a place is not used twice: its status is cleared before NEXT passes it, and a record is put
@@ -102,11 +104,11 @@ def _move_results(memory, node):  # type: ignore[no-untyped-def]
         while moved < count:
             last = ends if moved == count - 1 else 0
             if not pass_on(memory, node, out + moved * stride * 8, origin, last):
-                memory[at + MOVED] = moved
+                store(memory, at + MOVED, moved)
                 return -1 - steps
             moved += 1
             steps += 1
-        memory[at + MOVED] = 0
+        store(memory, at + MOVED, 0)
         if count > 1:
             free(out)
         memory[at + PROCESSED] += ticks() - memory[memory[at + STARTED] + place]
@@ -148,7 +150,7 @@ def _move_merged(memory, node):  # type: ignore[no-untyped-def]
         if kept != HOLE and not pass_on(memory, node, address_of(memory, row), memory[row + ORIGIN], kept):
             return -1 - steps
         if ends & bit:
-            memory[at + MOVED] = (turn + 1) % memory[at + BRANCHES]
+            store(memory, at + MOVED, (turn + 1) % memory[at + BRANCHES])
         store(memory, branch + NEXT, number + 1)
         steps += 1
 
@@ -197,7 +199,7 @@ def finish(memory, node, number, count):  # type: ignore[no-untyped-def]
     at = node_at(node)
     status = memory[at + STATUS] + (number & memory[at + MASK])
     if memory[LOCKED] == 0:
-        store(memory, status, count + 1)
+        exchange(memory, status, count + 1)
         move(memory, node)
         return
     spins = 0

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from tidegate.engine.kernels.index import probe_word, scramble
-from tidegate.foundation.atomics import address_of, copy, load, peek, store, ticks
+from tidegate.foundation.atomics import address_of, compare_exchange, copy, load, peek, store, ticks
 from tidegate.foundation.jit import inline, kernel
 from tidegate.foundation.memory import integers_at
 from tidegate.ordering.kernels.layout import (
@@ -120,16 +120,19 @@ def takes(memory, target, row, ends):  # type: ignore[no-untyped-def]
     at = node_at(target)
     if not has_room(memory, at):
         return False
-    if memory[at + KEY] < 0 or ends & HOLE:
+    if memory[at + KEY] < 0:
         return True
-    key = key_of(memory, at, row)
-    if slot_of(memory, at, key) < 0:
-        store(memory, at + NEEDS_ROOM, 1)
-        store(memory, STOP, 1)
-        return False
+    bucket = np.int64(0)
+    if ends & HOLE == 0:
+        key = key_of(memory, at, row)
+        if slot_of(memory, at, key) < 0:
+            store(memory, at + NEEDS_ROOM, 1)
+            compare_exchange(memory, STOP, 0, 1)  # who ends the run is not contradicted
+            return False
+        bucket = bucket_of(memory, at, key)
     if memory[at + QUEUES] < 0:
         return True
-    counter = memory[at + COUNTS] + LINE * bucket_of(memory, at, key)
+    counter = memory[at + COUNTS] + LINE * bucket
     return memory[counter + PUT] - load(memory, counter + TAKEN) <= memory[at + QUEUE_MASK]
 
 
@@ -146,12 +149,12 @@ def put(memory, target, row, origin, ends):  # type: ignore[no-untyped-def]
     memory[base + ORIGIN] = origin
     memory[base + ENDS] = ticks() if memory[at + KIND] == SINK else ends  # the end of all forks; when it left
     if memory[at + KEY] >= 0:
-        bucket = np.int64(0)
+        bucket = tail * 0
         if ends & HOLE == 0:
             key = key_of(memory, at, row)
             memory[memory[at + SLOTS] + place] = slot_of(memory, at, key)
             bucket = bucket_of(memory, at, key)
-        memory[memory[at + BUCKETS] + place] = bucket
+        store(memory, memory[at + BUCKETS] + place, bucket)  # who finds HEAD too low may still read the place
         if memory[at + QUEUES] >= 0:
             counter = memory[at + COUNTS] + LINE * bucket
             queue_mask, number = memory[at + QUEUE_MASK], memory[counter + PUT]

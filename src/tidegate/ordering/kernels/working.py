@@ -220,21 +220,22 @@ def _assign(memory, mine, node):  # type: ignore[no-untyped-def]
     memory[mine + BEGAN] = memory[mine + NOW]
     memory[mine + SLICE_RECORDS] = 0
     memory[mine + SLICE_OUTPUTS] = 0
-    known = memory[at + COST]
+    known = load(memory, at + COST)
     memory[mine + LEFT] = max(1, min(SLICE_RECORDS_MAX, 256 * memory[SLICE] // known)) if known > 0 else 1
     return True
 
 
 @kernel
 def _leave(memory, mine):  # type: ignore[no-untyped-def]
-    """End a worker's time slice: note what it took."""
+    """End a worker's time slice: note what it took. Returns how many records it did."""
     node = memory[mine + AT_NODE]
     at = node_at(node)
     time, records = ticks() - memory[mine + BEGAN], memory[mine + SLICE_RECORDS]
     if records > 0:
         cost, share = 256 * time // records, 65536 * memory[mine + SLICE_OUTPUTS] // records
-        memory[at + COST] = (7 * memory[at + COST] + cost) >> 3 if memory[at + COST] > 0 else max(cost, 1)
-        memory[at + SELECTIVITY] = (7 * memory[at + SELECTIVITY] + share) >> 3
+        known = load(memory, at + COST)
+        store(memory, at + COST, (7 * known + cost) >> 3 if known > 0 else max(cost, 1))
+        store(memory, at + SELECTIVITY, (7 * load(memory, at + SELECTIVITY) + share) >> 3)
     fetch_add(memory, at + SPENT, time)
     tally = mine + TALLY + TALLY_WORDS * node
     memory[tally] += records
@@ -242,6 +243,7 @@ def _leave(memory, mine):  # type: ignore[no-untyped-def]
     memory[tally + 2] += time
     memory[mine + AT_NODE] = -1
     fetch_add(memory, at + BUSY, -1)
+    return records
 
 
 @kernel
@@ -288,8 +290,8 @@ def observe(memory, figures):  # type: ignore[no-untyped-def]
         figures[node, WAITING] = waiting
         figures[node, BUSY_NOW] = load(memory, at + BUSY)
         figures[node, LIMIT_OF] = memory[at + LIMIT]
-        figures[node, COST_OF] = max(memory[at + COST], 1) / 256.0
-        figures[node, SELECTIVITY_OF] = memory[at + SELECTIVITY] / 65536.0
+        figures[node, COST_OF] = max(load(memory, at + COST), 1) / 256.0
+        figures[node, SELECTIVITY_OF] = load(memory, at + SELECTIVITY) / 65536.0
         figures[node, SPENT_ON] = load(memory, at + SPENT)
         figures[node, SLICE_OF] = memory[SLICE]
         behind = 0
@@ -377,20 +379,23 @@ def work(memory, worker, figures):  # type: ignore[no-untyped-def]
             node = _choose(memory, mine, figures)
             if node == -2:
                 return ASK
-            if node < 0 or not _assign(memory, mine, node):
-                before = _progress(memory)
-                if _move_all(memory, mine) == 0:
-                    if _is_over(memory, before):
-                        return DONE
-                    looks += 1
-                    if looks > LOOKS:
-                        doze(pause)
-                        pause = min(2 * pause, DOZE_MOST)
-                else:
-                    looks, pause = 0, DOZE_LEAST
-                continue
-        looks, pause = 0, DOZE_LEAST
-        code = _slice(memory, worker, mine)
-        if code != 0:
-            return code
-        _leave(memory, mine)
+            if node >= 0:
+                _assign(memory, mine, node)
+        done = 0
+        if memory[mine + AT_NODE] >= 0:
+            code = _slice(memory, worker, mine)
+            if code != 0:
+                return code
+            done = _leave(memory, mine)
+        if done == 0:  # nothing to claim either: all that waits may be of buckets that others own
+            before = _progress(memory)
+            done = _move_all(memory, mine)
+            if done == 0 and _is_over(memory, before):
+                return DONE
+        if done > 0:
+            looks, pause = 0, DOZE_LEAST
+            continue
+        looks += 1
+        if looks > LOOKS:
+            doze(pause)
+            pause = min(2 * pause, DOZE_MOST)
