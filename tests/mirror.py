@@ -108,11 +108,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "ordering/steps.py",
         "ordering/strings.py",
         "ordering/kernels/choosing.py",
-        "ordering/kernels/claiming.py",
         "ordering/kernels/layout.py",
-        "ordering/kernels/moving.py",
         "ordering/kernels/putting.py",
-        "ordering/kernels/working.py",
     ),
     # Engines on a directory, and states: their parts are crashed, damaged and reopened together.
     "durability/test_logged.py": (

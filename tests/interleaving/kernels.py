@@ -1,4 +1,4 @@
-"""The engine's lock-free kernels as plain Python, whose workers an `Interleaver` runs step by step.
+"""The lock-free kernels of engine and pipelines as plain Python, whose workers an `Interleaver` runs step by step.
 
 Inside `plain_kernels()` every function that is compiled otherwise is the Python function that it was made of, and
 every atomic operation is a step. With `accesses=True`, so is each plain access of an array that a kernel is given.
@@ -19,11 +19,14 @@ from tidegate.engine.execution import families, scheduler
 from tidegate.engine.kernels import aborts, baselines, components, execution, graph, neighbours, operation, units
 from tidegate.engine.planning import builder
 from tidegate.foundation import atomics
+from tidegate.ordering import runtime
+from tidegate.ordering.kernels import choosing, claiming, layout, moving, putting, working
 
 from .interleaver import Element, running
 
-KERNELS = (aborts, baselines, components, execution, graph, neighbours, operation, units)
-CALLERS = (builder, families, scheduler)
+ORDERING = (choosing, claiming, layout, moving, putting, working)
+KERNELS = (aborts, baselines, components, execution, graph, neighbours, operation, units, *ORDERING)
+CALLERS = (builder, families, scheduler, runtime)
 
 
 # --- atomic operations, as steps -----------------------------------------------------------------------------
@@ -54,6 +57,19 @@ def relax(spins: int) -> int:
     return spins + 1
 
 
+def doze(_microseconds: int) -> None:
+    """The same, for a worker that sleeps before it looks again."""
+    run = running()
+    if run is not None:
+        run.wait(sys._getframe(1))
+
+
+def ticks() -> int:
+    """A clock that goes on with every step, so that a seed repeats it."""
+    run = running()
+    return run.steps if run is not None else 0
+
+
 def call(*arguments: int) -> int:
     """Run an operation's body, in one step."""
     run = running()
@@ -79,6 +95,8 @@ _STEPS: dict[Any, Callable[..., Any]] = {
     atomics.store: store,
     atomics.relax: relax,
     atomics.relax_crowded: relax,
+    atomics.doze: doze,
+    atomics.ticks: ticks,
     atomics.call: call,
     atomics.copy: copy,
 }
@@ -127,6 +145,11 @@ def _with_shared_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 # --- all of it -----------------------------------------------------------------------------------------------
 
 _accesses = False
+
+
+def accesses_are_steps() -> bool:
+    """Whether plain accesses are steps now."""
+    return _accesses
 
 
 @contextmanager

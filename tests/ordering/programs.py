@@ -117,6 +117,11 @@ def items(count: int, seed: int) -> list[Item]:
     ]
 
 
+def numbered(users: Sequence[int]) -> list[Item]:
+    """Records that differ by their number only, one for each user."""
+    return [Item(number, user, "a", 1.0, True, None) for number, user in enumerate(users)]
+
+
 class Program:
     """A random pipeline, beside it what it means: a function from a record to the records that come out."""
 
@@ -141,12 +146,12 @@ class Program:
             return merge(*(part for part, _ in parts)), lambda item: [out for _, step in parts for out in step(item)]
         if kind != "stateful":
             function = self._random.choice(STATELESS[kind])
-            return getattr(made, kind)(function), _plain(kind, function)
+            return getattr(made, kind)(function), plain(kind, function)
         function, key = self._random.choice(STATEFUL), self._random.choice(KEYS)
         partitions = self._random.choice([None, 1, 3]) if key is not None else None
         if key == "user" and self._random.random() < 0.3:
-            return made.stateful(function, key, partitions=[2, 5, 9]), _plain_stateful(function, key)
-        return made.stateful(function, key=key, partitions=partitions), _plain_stateful(function, key)
+            return made.stateful(function, key, partitions=[2, 5, 9]), plain_stateful(function, key)
+        return made.stateful(function, key=key, partitions=partitions), plain_stateful(function, key)
 
     def expected(self, records: Sequence[Item]) -> list[Item]:
         """What the plain functions give."""
@@ -157,7 +162,9 @@ def _after(first: Callable[[Item], list[Item]], second: Callable[[Item], list[It
     return lambda item: [out for middle in first(item) for out in second(middle)]
 
 
-def _plain(kind: str, function: Callable[..., Any]) -> Callable[[Item], list[Item]]:
+def plain(kind: str, function: Callable[..., Any]) -> Callable[[Item], list[Item]]:
+    """What a stateless operator means."""
+
     def step(item: Item) -> list[Item]:
         result = function(item)
         if kind == "filter":
@@ -167,7 +174,8 @@ def _plain(kind: str, function: Callable[..., Any]) -> Callable[[Item], list[Ite
     return step
 
 
-def _plain_stateful(function: Callable[..., Any], key: Any) -> Callable[[Item], list[Item]]:
+def plain_stateful(function: Callable[..., Any], key: Any) -> Callable[[Item], list[Item]]:
+    """What a stateful operator means, from its first record on."""
     states: dict[Any, Any] = {}
     new = {summed: Sum, huge: Sum, first_of_name: Seen}[function]
 
