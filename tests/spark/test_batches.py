@@ -64,6 +64,28 @@ def test_a_stream_tells_what_each_micro_batch_did(
     assert f"version 2, batch 1 of {query.id}: 2 events, 1 committed, aborted: nothing to take 1; serial" in found[1]
 
 
+def test_a_query_that_goes_on_behind_another_one_is_warned_of(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a checkpoint was deleted: its events are applied again."""
+    state, source = tmp_path / "state", tmp_path / "in"
+    source.mkdir()
+    (source / "1.json").write_text('{"purse": 1, "coins": 5}')
+    queries = []
+    for checkpoint in ("lost", "new", "new"):
+        events = spark.readStream.schema("purse long, coins long").json(str(source))
+        writer = transact(events, [take], state=state).writeStream.format("noop").trigger(availableNow=True)
+        queries.append(writer.option("checkpointLocation", str(tmp_path / checkpoint)).start())
+        queries[-1].awaitTermination()
+        (source / f"{len(queries) + 1}.json").write_text('{"purse": 1, "coins": 1}')
+    deadline = time.monotonic() + 20
+    while not lines(caplog, state) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (told,) = lines(caplog, state)
+    assert f"query {queries[1].id} is new to this state, which has served query {queries[0].id}" in told
+    assert f"tidegate state rollback {state} --to 1" in told
+
+
 @pytest.mark.parametrize(("asked", "got"), [(None, min(2, processors())), (1, 1), (3, 3)])
 def test_a_batch_runs_on_the_cores_of_its_executor_unless_told_otherwise(
     spark: SparkSession, tmp_path: Path, asked: int | None, got: int

@@ -10,6 +10,9 @@ which stand in the query's progress, because an observation costs each row as mu
     logging.basicConfig(level=logging.INFO)
     ...
     INFO:tidegate.spark.batches:state/ledger: version 8, batch 5 of 7c0e...: 1000 events, 990 committed, aborted: ...
+
+And it warns where a query that is new to a state goes on behind another one: where a checkpoint was deleted and the
+state kept, the source is read from the beginning, and its events are applied again.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidegate.durability.batch_facts import batches_of, describe
+from tidegate.durability.version_info import VersionInfo
 from tidegate.durability.versions import VersionStore
 from tidegate.foundation.arguments import path as folder
 from tidegate.foundation.errors import InputError
@@ -71,13 +75,34 @@ def observation(path: str) -> str:
 
 def log_batch(paths: Iterable[str], progress: StreamingQueryProgress) -> None:
     """Log what a micro-batch did to the states that its query uses; never an error."""
-    if not _log.isEnabledFor(logging.INFO):
+    first = int(progress.batchId) == 0
+    if not first and not _log.isEnabledFor(logging.INFO):
         return
     try:
         for path in paths:
             if observation(path) in progress.observedMetrics:
-                found = VersionStore(open_storage(path)).find(str(progress.id), int(progress.batchId))
+                store = VersionStore(open_storage(path))
+                found = store.find(str(progress.id), int(progress.batchId))
                 if found is not None:
                     _log.info("%s: %s", path, describe(found))
+                    if first and found.base:
+                        _warn_of_new_query(path, found, store.info(found.base))
     except Exception:  # the batch is committed, whatever can be said of it
         _log.debug("a batch could not be described", exc_info=True)
+
+
+def _warn_of_new_query(path: str, first: VersionInfo, below: VersionInfo) -> None:
+    """Warn where the first batch of a query follows one of another stream: perhaps a checkpoint was deleted."""
+    if below.owner is None or below.query == first.query:
+        return
+    _log.warning(
+        "%s: query %s is new to this state, which has served query %s until now. It starts at the beginning of its "
+        "source: if that is what the other one had read, because its checkpoint was deleted or has another path, the "
+        "events are applied a second time. Then stop the query, put the rows back with `tidegate state rollback %s "
+        "--to %d`, and start it with the checkpoint that it had.",
+        path,
+        first.query,
+        below.query,
+        path,
+        below.version,
+    )

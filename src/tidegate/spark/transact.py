@@ -183,7 +183,7 @@ def _prepared(program: Program, path: str, initial: Any, keep_versions: int) -> 
     store = VersionStore(open_storage(path))
     newest = store.newest()
     if newest is not None:
-        require_fit(path, newest.layouts, program.plan.tables)
+        require_fit(path, newest.layouts, program.plan.tables, path)
         require_no_renaming(path, newest.layouts, program.plan.tables)
         require_none_dropped(path, newest.dropped, program.plan.tables)
         store.require_program(newest, fingerprint(program))
