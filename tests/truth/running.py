@@ -13,7 +13,7 @@ from .choices import Choices, shrink
 from .comparison import Configuration, Mismatch, check, expectation, explain, imported
 from .random_events import Case, Size, random_case
 
-COMPILED, UNCOMPILED, LARGE = 35, 720, 80
+COMPILED, UNCOMPILED, LARGE = 20, 720, 80
 SOAK_COMPILED, SOAK_UNCOMPILED, SOAK_LARGE = 500, 10_000, 2_000
 FIRST_COMPILED_SEED, FIRST_SOAK_SEED = 1_000_000, 2_000_000
 

@@ -34,7 +34,7 @@ from .random_graphs import GraphCase, random_graph_case
 from .running import Record, chunks, name_of
 from .test_random_graphs import make_room_scarce
 
-PLAIN, SCARCE, COMPILED = 40, 24, 2
+PLAIN, SCARCE, COMPILED = 40, 24, 1
 EXAMINED = 60
 FIRST_SCARCE_SEED, FIRST_COMPILED_SEED = 500, 4_000_000
 COMPARED = "compared dataflow programs run again from their steps"
