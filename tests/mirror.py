@@ -148,6 +148,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "../Makefile": (
         "benchmarks/leaderboard.py",
         "benchmarks/limit.py",
+        "benchmarks/spark_ordered.py",
         "benchmarks/spark_plots.py",
         "benchmarks/spark_pipeline.py",
         "benchmarks/spark_workers.py",

@@ -83,6 +83,8 @@ BENCHMARKS = (
         engine.spark, 5, {"batch_rows": 2_000, "batches": 2, "accounts": 500}),
     Benchmark("spark-workers", "a streaming query with all cores of its executor beside one with a single worker",
         engine.spark_workers, 5, {"batch_rows": 200, "batches": 1, "cost": 0.1}),
+    Benchmark("spark-ordered", "an ordered pipeline in one task, with the idle cores of its executor beside one thread",
+        engine.spark_ordered, 5, {"records": 400, "cost": 0.1}),
     Benchmark("spark-logging", "versions that keep rows beside versions that keep events: speed, bytes, opening",
         engine.spark_logging, 5, {"batch_rows": 500, "batches": 1, "accounts": 200}, "bench"),
     Benchmark("work", "1,000 transactions on a small and on a large table; memory and loading of a very large one",

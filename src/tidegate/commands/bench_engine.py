@@ -73,6 +73,22 @@ def spark_workers(
             )
 
 
+def spark_ordered(
+    run: BenchRun,
+    records: Annotated[int, typer.Option(min=1, help="Records in one run.")] = 40_000,
+    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds for each record.")] = 50.0,
+) -> None:
+    """An ordered pipeline in one task, with the idle cores of its executor beside one thread and plain Python.
+
+    Example: `tidegate bench spark-ordered --cost 100`
+    """
+    from tidegate.benchmarks import spark_ordered as experiments
+
+    pace = run.pace()
+    with _spark_and_folder() as (session, folder):
+        run.show(experiments.experiment(session, folder, records=records, cost_us=cost, pace=pace, seed=run.seed))
+
+
 def spark_logging(
     run: BenchRun,
     batch_rows: Annotated[int, typer.Option(min=1, help="Events in each micro-batch of a ledger.")] = 25_000,

@@ -173,7 +173,7 @@ def run_batches(nodes: list[Node], batches: Iterable[pa.RecordBatch], settings: 
     with running(runtime):
         while True:
             over = runtime.is_over
-            fed = not over and source.fill()
+            fed = 0 if over else source.fill()
             found = runtime.take()
             if len(found):
                 pieces.append(found)
@@ -182,9 +182,9 @@ def run_batches(nodes: list[Node], batches: Iterable[pa.RecordBatch], settings: 
             if sum(map(len, pieces)) >= OUTPUT_ROWS:
                 yield rows.to_arrow(np.concatenate(pieces))
                 pieces.clear()
-            if fed or len(found):
+            if 4 * (fed + len(found)) >= source.places:
                 pause.over()
-            else:
+            else:  # few rows are not worth a look: this thread would take a processor from the workers
                 pause.rest()
     if pieces:
         yield rows.to_arrow(np.concatenate(pieces))
@@ -199,22 +199,27 @@ class _BatchSource:
         self._waiting: Words = np.zeros((0, nodes[0].takes.stride), np.int64)
         self._number = 0
 
-    def fill(self) -> bool:
-        """Put rows in; False if none fits or none is left."""
-        places = self._runtime.flow.source_rows
+    @property
+    def places(self) -> int:
+        """How many rows fit."""
+        return len(self._runtime.flow.source_rows)
+
+    def fill(self) -> int:
+        """Put rows in; returns how many."""
         room = self._runtime.feed_room()
         if room and not len(self._waiting):
             batch = next((found for found in self._batches if found.num_rows), None)
             if batch is None:
                 self._runtime.close()
-                return False
+                return 0
             self._waiting = self._rows.from_arrow("ordered", batch)
         count = min(room, len(self._waiting))
-        places[np.arange(self._number, self._number + count) % len(places)] = self._waiting[:count]
+        into = np.arange(self._number, self._number + count) % self.places
+        self._runtime.flow.source_rows[into] = self._waiting[:count]
         self._runtime.feed(count)
         self._number += count
         self._waiting = self._waiting[count:]
-        return count > 0
+        return count
 
 
 class _Feeder:
