@@ -29,6 +29,7 @@ from tidegate.foundation.errors import DefinitionError
 from tidegate.ordering.flow import Mode, Partitioning, Reorder
 from tidegate.ordering.graph import Node, Part, common_part
 from tidegate.ordering.heuristics import Heuristic
+from tidegate.ordering.publishing import Publish
 from tidegate.ordering.records import arrow_schema, record_layout
 from tidegate.ordering.running import DeadLetters, Measured, Settings, prepared, run_all, run_stream
 from tidegate.ordering.steps import stateful, stateless
@@ -121,6 +122,7 @@ class Pipeline:
         mode: Mode = "workers",
         capacity: int = 1024,
         dead_letters: DeadLetters | None = None,
+        publish: Publish | None = None,
     ) -> pa.Table:
         """Run all records through the pipeline; returns the output, in order, as an Arrow table.
 
@@ -134,6 +136,8 @@ class Pipeline:
             capacity: how many records each operator holds at most.
             dead_letters: called with a `DeadLetter` for each record whose function raised; without it the first such
                 record ends the run with `OperatorFailed`.
+            publish: with "thread-per-operator", a port of this machine (0: any free one) or the path of a Unix socket,
+                where queues, costs and threads of the operators are told as JSON while it runs.
         """
         return self.measure(
             records,
@@ -144,6 +148,7 @@ class Pipeline:
             mode=mode,
             capacity=capacity,
             dead_letters=dead_letters,
+            publish=publish,
         ).table
 
     def measure(

@@ -17,6 +17,7 @@ from tidegate.foundation.processors import processors
 from tidegate.ordering.flow import Mode, Options, Partitioning, Reorder
 from tidegate.ordering.graph import Node, Part, lay_out
 from tidegate.ordering.heuristics import Heuristic, heuristic_code
+from tidegate.ordering.publishing import Publish, check_publish, published
 from tidegate.ordering.records import Rows, Words
 from tidegate.ordering.report import RunReport, report_of
 from tidegate.ordering.runtime import DeadLetter, Runtime, running
@@ -46,12 +47,14 @@ class Settings:
     mode: Mode = "workers"
     capacity: int = 1024
     dead_letters: DeadLetters | None = None
+    publish: Publish | None = None
 
     def options(self, nodes: list[Node]) -> Options:
         """The same, checked."""
         one_of("reorder", self.reorder, get_args(Reorder))
         one_of("partitioning", self.partitioning, get_args(Partitioning))
         one_of("mode", self.mode, get_args(Mode))
+        check_publish(self.publish, self.mode)
         operators = sum(node.operator is not None for node in nodes)
         workers = processors() if self.workers is None else whole("workers", self.workers, most=WORKERS_MOST)
         if self.dead_letters is not None and not callable(self.dead_letters):
@@ -111,7 +114,7 @@ def run_all(part: Part, records: Any, settings: Settings) -> Measured:
     began = time.perf_counter()
     pieces: list[Words] = []
     pause = _Pause()
-    with running(runtime):
+    with running(runtime), published(runtime, settings.publish):
         while True:
             over = runtime.is_over
             found = runtime.take()
@@ -132,18 +135,18 @@ def run_stream(part: Part, records: Iterable[Any], settings: Settings) -> Iterat
     """Run records as they come."""
     if not isinstance(records, Iterable):
         raise refusal("stream", "an iterable of records", records)
-    return _streaming(part, records, _runtime(prepared(part), settings, _source_places(settings)))
+    return _streaming(part, records, _runtime(prepared(part), settings, _source_places(settings)), settings.publish)
 
 
 def _source_places(settings: Settings) -> int:
     return 1 << max(whole("capacity", settings.capacity, most=CAPACITY_MOST) - 1, 0).bit_length()
 
 
-def _streaming(part: Part, records: Iterable[Any], runtime: Runtime) -> Iterator[Any]:
+def _streaming(part: Part, records: Iterable[Any], runtime: Runtime, publish: Publish | None) -> Iterator[Any]:
     rows = Rows(part.gives, runtime.strings)
     feeder = _Feeder(part, records, runtime)
     pause = _Pause()
-    with running(runtime):
+    with running(runtime), published(runtime, publish):
         feeder.start()
         try:
             while True:
