@@ -102,7 +102,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "ordering/heuristics.py",
         "ordering/records.py",
         "ordering/report.py",
-        "ordering/running.py",
         "ordering/runtime.py",
         "ordering/states.py",
         "ordering/steps.py",

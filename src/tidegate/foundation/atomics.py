@@ -26,6 +26,7 @@ each is atomic among threads too.
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import threading
 import time
@@ -41,6 +42,9 @@ YIELDS, SLEEP_MICROSECONDS = 16, 50
 
 
 _one_at_a_time = threading.Lock()
+os.register_at_fork(  # no thread of a fork would ever give it back
+    before=_one_at_a_time.acquire, after_in_parent=_one_at_a_time.release, after_in_child=_one_at_a_time.release
+)
 
 
 # --- as plain Python ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ is raised. Where dead letters are wanted instead, the record counts as done, wit
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from tidegate.api.table import coerce
 from tidegate.engine.state.columns import word_of
 from tidegate.foundation import atomics
 from tidegate.foundation.arguments import shown
-from tidegate.foundation.errors import InputError, LimitExceeded, OperatorFailed
+from tidegate.foundation.errors import InputError, LimitExceeded, OperatorFailed, TidegateError
 from tidegate.foundation.words import bits_of_float
 from tidegate.operations.kinds import Kind
 from tidegate.ordering.flow import Flow, Options
@@ -82,6 +83,7 @@ class Runtime:
         self._keys: dict[int, dict[Any, int]] = {}
         self._failures: dict[int, tuple[int, OperatorFailed]] = {}
         self._broken: BaseException | None = None
+        self._process = os.getpid()
         self._resting = 0
         self._working = options.workers
         self._rest = threading.Condition()
@@ -106,12 +108,15 @@ class Runtime:
 
     def stop(self) -> None:
         """End all workers, wherever they are, and wait for them; a second call does nothing."""
+        if self._process != os.getpid():  # a fork has none of them
+            return
         self.flow.signals[0] = INTERRUPT_BYTE
         atomics.store(self.flow.memory, at.STOP, QUITS)
         with self._rest:
             self._rest.notify_all()
         for thread in self._threads:
-            thread.join()
+            if thread is not threading.current_thread():  # one of them may collect a stream that was dropped
+                thread.join()
         if self._threads:
             self.flow.free_blocks()
         self._threads = []
@@ -127,6 +132,11 @@ class Runtime:
         Of several failed records it is the one that the plain functions would have met first. Everything before a
         failed record goes on, so of two operators with failures the one further down the flow has the earlier record.
         """
+        if self._process != os.getpid():
+            raise TidegateError(
+                "stream: required the process that began it, got a fork, which has none of its workers; begin a stream "
+                "of its own there"
+            )
         if self._broken is not None:
             raise self._broken
         if self._failures:
