@@ -84,6 +84,7 @@ class Stage:
         capacity: int,
         sink: int | None = None,
         states_at_first: int = 64,
+        queue: int | None = None,
         **options: Any,
     ) -> None:
         part = made._part
@@ -101,8 +102,8 @@ class Stage:
         self._empties, self._has_room = sink is None, capacity >= len(records)
         if sink is not None:
             for node in range(1, len(nodes) - 1):
-                for word in (at.MASK, at.QUEUE_MASK):
-                    self._flow.memory[self._flow.node_at(node) + word] = capacity - 1
+                for word, size in ((at.MASK, capacity), (at.QUEUE_MASK, queue or capacity)):
+                    self._flow.memory[self._flow.node_at(node) + word] = size - 1
         self._begin = self._flow.memory.copy()
         self._played = False
         self._right: bytes | None = None

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tidegate.ordering import pipeline, runtime
+from tidegate.ordering import merge, pipeline, runtime
 from tidegate.ordering.kernels import putting, working
 
 from ...interleaving.interleaver import Stuck
 from ...interleaving.schedules import Seeded, check, every_schedule, failing_seed
 from ..plays import Stage, mutant, replace_everywhere, stepping
-from ..programs import Item, Program, items, numbered, plain_stateful, summed
+from ..programs import Item, Program, items, kept, numbered, plain_stateful, summed
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "heuristic": ("queue-size", "last-in-pipeline", "estimated-time", "current-throughput"),
@@ -86,6 +86,34 @@ def test_room_that_is_asked_for_against_the_end_is_found() -> None:
         text = "compare_exchange(memory, STOP, 0, 1)"
         replace_everywhere(patch, putting, "takes", mutant(putting, "takes", text, "store(memory, STOP, 1)"))
         failing_seed(grows, range(2000))
+
+
+def holes(seed: int) -> None:
+    """A filter leaves holes for a keyed operator whose buckets have shorter queues than its ring."""
+    left, right = pipeline(Item).branch(
+        lambda p: p.filter(kept).stateful(summed, key="user", partitions=1), lambda p: p
+    )
+    way = plain_stateful(summed, "user")
+    records = [Item(number, 0, "", 0.0, False, None) for number in (1, 4, 0, 7, 10)]
+    options = {"sink": 16, "queue": 1, "partitioning": CHOICES["partitioning"][seed % 3]}
+
+    def step(item: Item) -> list[Item]:
+        return [*(way(item) if kept(item) else []), item]
+
+    Stage(merge(left, right), step, records, 2, 4, **options).play(Seeded(seed))
+
+
+def test_holes_wait_for_room_in_a_queue() -> None:
+    with stepping():
+        check(holes, range(30))
+
+
+def test_holes_that_do_not_wait_are_found() -> None:
+    with stepping(), pytest.MonkeyPatch.context() as patch:
+        text = "    if memory[at + KEY] < 0:"
+        broken = mutant(putting, "takes", text, "    if memory[at + KEY] < 0 or ends & HOLE:")
+        replace_everywhere(patch, putting, "takes", broken)
+        failing_seed(holes, range(100))
 
 
 def test_a_worker_that_asks_for_ever_without_a_rest_is_found() -> None:
