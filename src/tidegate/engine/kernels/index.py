@@ -152,8 +152,8 @@ def resolve_events(index, wanted, start, events, chosen_rows, slots_out):  # typ
         return wanted.shape[0]
     # In blocks, and without a jump where a read of the table is awaited, so that these reads overlap: first the rows
     # that need a look-up, then what stands where each key belongs, and one and two entries further; then what is left.
-    # 8 ns a key of 100,000; 15 where only the rows are found first, 35 one by one. Half of the gain is that places are unsigned:
-    # Numba tests each signed one for being negative.
+    # 8 ns a key of 100,000; 15 where only the rows are found first, 35 one by one. Half of the gain is that places are
+    # unsigned: Numba tests each signed one for being negative.
     for begin in range(start, wanted.shape[0], chosen_rows.shape[0]):
         end = np.uint64(min(begin + chosen_rows.shape[0], wanted.shape[0]))
         count = np.uint64(0)
