@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tidegate import testing
+from tidegate import ordering, testing
 
 from .strategies import STRATEGIES
 
@@ -108,7 +108,7 @@ def test_workers_must_be_positive(workers: int) -> None:
     [
         "table", "transaction", "require", "abort", "exists", "delete", "Abort", "Engine", "Outcome", "Decision",
         "Transaction", "BatchReport", "TidegateError", "DefinitionError", "InputError", "LimitExceeded",
-        "StorageCorrupted", "RecoveryImpossible", "StateOwned",
+        "OperatorFailed", "StorageCorrupted", "RecoveryImpossible", "StateOwned",
     ],
 )  # fmt: skip
 def test_the_names_are_public(name: str) -> None:
@@ -122,6 +122,11 @@ def test_what_a_program_gives_and_takes_is_of_the_public_types() -> None:
     assert isinstance(engine.execute(deposit, dst=1, amount=5), tg.Outcome)
     engine.run(pa.table({"dst": [1], "amount": [5]}))
     assert isinstance(engine.last_batch, tg.BatchReport)
+
+
+@pytest.mark.parametrize("name", ["DeadLetter", "Observed", "Pipeline", "merge", "pipeline"])
+def test_the_names_of_ordered_pipelines_are_public(name: str) -> None:
+    assert name in ordering.__all__ and hasattr(ordering, name)
 
 
 @pytest.mark.parametrize("name", ["absent", "collecting", "looking_up", "remembering", "rows"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import tidegate as tg
 from tidegate import testing
+from tidegate.ordering import merge, pipeline
 
 from .wrong_values import EVENT, VALUES, Account, Sales, answers, booked, check, deposit, flow, passed, sell, share
 
@@ -30,6 +32,11 @@ def _declared_with_key(key: Any) -> None:
     @tg.table(key=key)
     class Thing:
         text: int
+
+
+@dataclass
+class Number:
+    amount: int
 
 
 def _counted(amount: int) -> None:
@@ -89,6 +96,22 @@ DECLARATIONS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "Engine(sync)": (lambda v: tg.Engine([deposit], sync=v), set()),
     "Engine(keep_versions)": (lambda v: tg.Engine([deposit], keep_versions=v), {"None"}),
     "Engine(directory)": (lambda v: tg.Engine([deposit], directory=v).close(), {"text", "Path", "None"}),
+}
+
+NUMBERS = pipeline(Number)
+
+PIPELINES: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
+    "pipeline": (lambda v: pipeline(v), set()),
+    "merge": (lambda v: merge(NUMBERS, v), set()),
+    "map": (lambda v: NUMBERS.map(v), set()),
+    "stateful": (lambda v: NUMBERS.stateful(v), set()),
+    "run(workers)": (lambda v: NUMBERS.run([{"amount": 1}], workers=v), {"one", "None"}),
+    "run(reorder)": (lambda v: NUMBERS.run([{"amount": 1}], reorder=v), set()),
+    "run(partitioning)": (lambda v: NUMBERS.run([{"amount": 1}], partitioning=v), set()),
+    "run(mode)": (lambda v: NUMBERS.run([{"amount": 1}], mode=v), set()),
+    "run(capacity)": (lambda v: NUMBERS.run([{"amount": 1}], capacity=v), {"one"}),
+    "run(dead_letters)": (lambda v: NUMBERS.run([{"amount": 1}], dead_letters=v), {"None", *CALLABLES}),
+    "run(publish)": (lambda v: NUMBERS.run([{"amount": 1}], publish=v), {"None"}),
 }
 
 VERBS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
@@ -223,6 +246,11 @@ def verify(call: Callable[[Any], Any], expected: set[str]) -> None:
 @pytest.mark.parametrize("name", DECLARATIONS)
 def test_declarations_say_what_they_require(name: str) -> None:
     verify(*DECLARATIONS[name])
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_ordered_pipelines_say_what_they_require(name: str) -> None:
+    verify(*PIPELINES[name])
 
 
 @pytest.mark.parametrize("name", VERBS)
