@@ -64,6 +64,7 @@ NOT_QUICK = (
     "benchmarks",
     "commands/test_bench.py",
     "commands/test_bench_strategies.py",
+    "commands/test_schedule.py",
     "commands/test_state.py",
     "compiler/test_slicing.py",
     "documentation",

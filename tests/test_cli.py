@@ -27,6 +27,7 @@ COMMANDS = (
     "demo", "explain", "warm", "recover", "state ls", "state served", "state show", "state diff", "state verify",
     "state scrub", "state release", "state adopt", "state rollback", "state backup", "state restore",
     "state get", "state export", "state import", "state rename-table", "state rename-field", "state drop-field",
+    "schedule run", "schedule explain", "schedule top", "schedule restore",
     *(f"bench {benchmark.name}" for benchmark in BENCHMARKS), "bench all",
 )  # fmt: skip
 

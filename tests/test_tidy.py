@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("operations", "api"),
     ("compiler", "engine"),
     ("ordering",),
+    ("os_scheduling",),
     ("durability",),
     ("embedding", "reading", "spark"),
     ("workloads", "testing"),
@@ -64,6 +65,7 @@ DOORS = {
     "pyspark": ("spark/",),
     "py4j": ("spark/",),
     "typer": ("cli.py", "commands/"),
+    "yaml": ("os_scheduling/configuration.py",),
 }
 
 

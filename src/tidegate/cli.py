@@ -1,4 +1,5 @@
-"""The command line: `tidegate demo`, `explain`, `state ...`, `log ...`, `recover`, `bench ...` and `warm`.
+"""The command line: `tidegate demo`, `explain`, `state ...`, `log ...`, `recover`, `bench ...`, `warm` and
+`schedule ...`.
 
 This module only wires the commands together and decides how errors are shown. An error that Tidegate
 raises on purpose is printed as a message that says what to do, and the exit code is 1. Any other error is
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from tidegate.commands import bench, demo, explain, state, state_copies, warm
+from tidegate.commands import bench, demo, explain, schedule, state, state_copies, warm
 from tidegate.commands.literal import literal
 from tidegate.commands.log import app as log_app
 from tidegate.commands.plain_output import plain_streams
@@ -74,3 +75,4 @@ app.command("recover")(state_copies.recover)
 app.add_typer(log_app, name="log")
 app.add_typer(bench.app, name="bench")
 app.command("warm")(warm.warm)
+app.add_typer(schedule.app, name="schedule")
