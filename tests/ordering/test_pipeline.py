@@ -223,6 +223,18 @@ def test_a_function_can_be_the_heuristic() -> None:
     assert seen == {"raised", "summed"}
 
 
+def test_a_heuristic_may_let_a_worker_rest() -> None:
+    asked = 0
+
+    def hesitant(operators: list[Observed]) -> int | None:
+        nonlocal asked
+        asked += 1
+        return operators[0].number if asked % 3 == 0 else None
+
+    made = pipeline(Item).map(raised)
+    assert made.run(table(items(50, 1)), workers=2, heuristic=hesitant).num_rows == 50
+
+
 def test_a_heuristic_that_names_no_operator_ends_the_run() -> None:
     with pytest.raises(tg.InputError, match="heuristic: required the number of an operator or None, got 99"):
         pipeline(Item).map(raised).run(table(items(5, 1)), heuristic=lambda _: 99)

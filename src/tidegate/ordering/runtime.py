@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ from tidegate.ordering.steps import Operator
 from tidegate.ordering.strings import SharedStrings
 
 GOES_ON, QUITS = 0, 2
+MOMENT = 1e-4
+"""How long a worker rests for which a user's heuristic has no operator, in seconds."""
 INTERRUPT_BYTE = 2  # what a loop in generated code looks for in `signals`
 
 
@@ -190,6 +193,8 @@ class Runtime:
                     self._run_python(worker)
                 elif code == at.SPACE:
                     self.flow.use_scratch(worker, np.zeros(2 * len(self.flow.scratch[worker]), np.int64))
+                elif code == at.NO_MEMORY:
+                    raise MemoryError("no memory for the outputs of a record: have fewer, or a smaller capacity")
                 elif code == at.ASK:
                     self._ask(worker, figures)
                 elif not self._pause():
@@ -242,6 +247,8 @@ class Runtime:
             raise InputError(
                 f"heuristic: required the number of an operator or None, got {shown(chosen)}; they are: {known}"
             )
+        if chosen is None:
+            time.sleep(MOMENT)
         self.flow.memory[self.flow.worker_at(worker) + at.CHOSEN] = -1 if chosen is None else chosen
 
     # --- records in plain Python --------------------------------------------------------------------------------------

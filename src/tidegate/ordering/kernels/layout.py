@@ -177,7 +177,7 @@ SOURCE, STATELESS, STATEFUL, HYBRID, SHARED, PARTITIONED, EDGE, MERGE, SINK = ra
 
 # --- why a worker leaves its kernel -----------------------------------------------------------------------------------
 
-DONE, STOPPED, PYTHON, SPACE, INTERRUPT, ASK = range(1, 7)
+DONE, STOPPED, PYTHON, SPACE, INTERRUPT, ASK, NO_MEMORY = range(1, 8)
 
 # --- heuristics -------------------------------------------------------------------------------------------------------
 

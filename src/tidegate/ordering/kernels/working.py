@@ -1,8 +1,9 @@
 """What a worker does: it asks for an operator, works for it during a time slice, and asks again.
 
 `work` runs until it needs somebody: it returns DONE when nothing will ever come again, STOPPED when all shall stop,
-PYTHON when a record must be run as plain Python, SPACE when an operator has more outputs than fit, ASK when a user's
-heuristic decides. The worker's own words remember what it was doing, so it is called again to go on.
+PYTHON when a record must be run as plain Python, SPACE when an operator has more outputs than fit, NO_MEMORY when there
+is no memory to keep them, ASK when a user's heuristic decides. The worker's own words remember what it was doing, so it
+is called again to go on.
 
 Nobody is ever woken: a worker without work looks again, more and more seldom, up to a millisecond apart. So no
 wake-up can be lost.
@@ -61,6 +62,7 @@ from tidegate.ordering.kernels.layout import (
     MASK,
     MERGE,
     NEXT,
+    NO_MEMORY,
     NODES,
     NOT_RUN,
     NOW,
@@ -198,7 +200,7 @@ def _run_record(memory, node, mine, number):  # type: ignore[no-untyped-def]
             return SPACE if count == NO_ROOM else INTERRUPT if count == INTERRUPTED else PYTHON
     memory[mine + OUTPUTS] = NOT_RUN
     if scratch and count > 0 and not _keep_outputs(memory, at, mine, place, count):
-        return SPACE
+        return NO_MEMORY  # the state has changed already, so the record cannot be run again
     memory[mine + SLICE_RECORDS] += 1
     memory[mine + SLICE_OUTPUTS] += max(count, 0)
     finish(memory, node, number, count)
