@@ -48,8 +48,15 @@ def config(folder: Path, url: str, *rules: str) -> Path:
 
 @contextmanager
 def scheduler(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """`tidegate schedule run` as a process; it has begun when the block does."""
-    command = [sys.executable, "-m", "tidegate", "schedule", "run", str(file)]
+    """`tidegate schedule run` as a process; it has begun when the block does.
+
+    Signals mean what they usually mean: tests may run under nohup or in the background, where some are ignored.
+    """
+    usual = "import runpy, signal; [signal.signal(each, signal.SIG_DFL) for each in (signal.SIGHUP, signal.SIGTERM)]; "
+    usual += (
+        "signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module('tidegate', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", usual, "schedule", "run", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         try:
